@@ -14,6 +14,7 @@ from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
 from pdctl.inspection.locate import locate
 from pdctl.inspection.verify import verify
+from pdctl.logs.command import logs
 from pdctl.manifests import manifest, streams
 from pdctl.members.pd import pd_group
 from pdctl.objects import object_group
@@ -121,7 +122,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top,
+    table, transaction, task, repair, doctor, locate, verify, top, logs,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -141,7 +141,8 @@ class Session:
         from rangelog_core.net.inspection_client import PeerClient
         from rangelog_core.net.principals import Role
 
-        role = Role.PD if peer.startswith("placement driver ") else Role.RANGE_SERVER
+        of_kinds = {"placement driver ": Role.PD, "broker ": Role.BROKER}
+        role = next((role for kind, role in of_kinds.items() if peer.startswith(kind)), Role.RANGE_SERVER)
         return PeerClient(address, peer, token=self._token(), tls=self.tls(), role=role)
 
     def members(self) -> list[str]:

@@ -30,6 +30,7 @@ from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
 from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
 from rangelog_core.net.tls import TlsConfig, certificates_of
+from rangelog_server_common.logs_service import LOGS_SERVICE_NAME, add_logs_service
 from rangelog_server_common.metrics.call_tally import CANCELLED, OK, CallTally
 
 _log = logging.getLogger("rangelog.grpc")
@@ -129,7 +130,7 @@ def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
 
 
 class GrpcServer:
-    """One gRPC server with health and reflection. Add services to `server`, then `start`."""
+    """One gRPC server with health, reflection and the process's recent log. Add services to `server`, then `start`."""
 
     def __init__(self, *, token: str | None = None, tls: TlsConfig | None = None, port: Port = Port.PD_API) -> None:
         """`port`: what the server is, for those who may use it with TLS."""
@@ -141,6 +142,7 @@ class GrpcServer:
         self.server: grpc.aio.Server = grpc.aio.server(interceptors=[interceptor], options=SERVER_OPTIONS)
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        add_logs_service(self.server)
         self._names: tuple[str, ...] = ()
 
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
@@ -148,8 +150,8 @@ class GrpcServer:
         from grpc_health.v1 import health
         from grpc_reflection.v1alpha import reflection
 
-        self._names = service_names
-        reflection.enable_server_reflection((*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
+        self._names = (*service_names, LOGS_SERVICE_NAME)
+        reflection.enable_server_reflection((*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
         try:
             if self._tls is not None:
                 port = self.server.add_secure_port(listen, certificates_of(self._tls).server_credentials())

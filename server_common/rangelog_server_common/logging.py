@@ -2,7 +2,7 @@
 
 What holds: a line has the time (UTC), level, event, logger, role and name of the process, and what else is known. It is JSON,
 or key=value with `logfmt`; "auto" is text for people on a terminal, JSON elsewhere. The secrets that a process was given are in
-no line, whoever logs them. Needs structlog (a server extra).
+no line, whoever logs them. The newest ones stay in memory as well, as JSON: recent_log.py. Needs structlog (a server extra).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import structlog
+
+from rangelog_server_common.recent_log import RECENT
 
 LogFormat = Literal["auto", "json", "logfmt"]
 MASK = "***"
@@ -27,10 +29,14 @@ def log_to_stderr(role: str, name: str, *, log_format: LogFormat = "auto", secre
     """
     hidden = [form for each in secrets if each for form in (each, json.dumps(each)[1:-1])]  # as JSON writes it, too
 
-    def mask(_logger: Any, _method: str, line: Any) -> str:
+    def masked(line: str) -> str:
         for each in hidden:
             line = line.replace(each, MASK)
-        return str(line)
+        return line
+
+    def keep(_logger: Any, _method: str, event: Any) -> Any:
+        RECENT.note(event, masked)
+        return event
 
     structlog.configure(
         processors=[
@@ -38,8 +44,9 @@ def log_to_stderr(role: str, name: str, *, log_format: LogFormat = "auto", secre
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _identify(role, name),
             structlog.processors.format_exc_info,
+            keep,
             _renderer(log_format),
-            mask,
+            lambda _logger, _method, line: masked(str(line)),
         ],
         logger_factory=_NamedLogger,
         cache_logger_on_first_use=True,

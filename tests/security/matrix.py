@@ -63,18 +63,20 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Members": (ADMIN, {"ListMembers": f"pd {USERS}"}),
         "Operations": (ADMIN, {"CheckImpact": "pd range-server admin"}),
         "Inspection": (ADMIN, {}),
+        "Logs": (ADMIN, {}),
         "Placement": (ADMIN, {}),
         "Repairs": (ADMIN, {}),
         "Restore": (ADMIN, {}),
         "Tier": (ADMIN, {"DescribeTier": USERS, "FindObjects": "range-server admin"}),
     },
-    Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {})},
+    Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {}), "Logs": (ADMIN, {})},
     Port.BROKER_CONTROL: {
         "Groups": (PRODUCERS, {"MergePositions": BROKER}),
         "Tables": (PRODUCERS, {}),
         "Transactions": (PRODUCERS, {}),
         "Shards": (BROKER, {}),
         "Watermarks": (PRODUCERS, {}),
+        "Logs": (ADMIN, {}),
     },
 }  # fmt: skip
 """By service: who may call it, and the methods for which that differs."""

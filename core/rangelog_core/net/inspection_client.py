@@ -20,8 +20,9 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_proto.v1 import inspection_pb2 as pb
-from rangelog_proto.v1 import pd_pb2, range_server_pb2
+from rangelog_proto.v1 import logs_pb2, pd_pb2, range_server_pb2
 from rangelog_proto.v1.inspection_pb2_grpc import InspectionStub
+from rangelog_proto.v1.logs_pb2_grpc import LogsStub
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 
@@ -52,7 +53,7 @@ class InspectionClient:
 
 
 class PeerClient:
-    """Calls to one process by its address: a range server's control plane, or one placement driver. Use it with `async with`.
+    """Calls to one process by its address: a range server's control plane, one placement driver, a broker. Use `async with`.
 
     Each call is tried once. Raises the error that the peer answered, Unavailable, RequestTimeout.
     """
@@ -112,6 +113,11 @@ class PeerClient:
         """Describe the cluster, as this placement driver sees it."""
         stub = PlacementDriverStub(self._channel)  # type: ignore[no-untyped-call]
         return await self._call(stub.DescribeCluster, pd_pb2.DescribeClusterRequest(), timeout_s)
+
+    async def read_log(self, request: logs_pb2.ReadLogRequest, *, timeout_s: float) -> logs_pb2.ReadLogResponse:
+        """Return what the process has logged lately."""
+        stub = LogsStub(self._channel)  # type: ignore[no-untyped-call]
+        return await self._call(stub.ReadLog, request, timeout_s)
 
     def _server(self) -> Any:
         return RangeServerStub(self._channel)  # type: ignore[no-untyped-call]

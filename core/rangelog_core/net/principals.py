@@ -133,6 +133,7 @@ SERVICE_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Topics": _USERS,
     "rangelog.v1.Cursors": _USERS,
     "rangelog.v1.Brokers": _USERS,
+    "rangelog.v1.Logs": _ADMINS,
     "rangelog.v1.Members": _ADMINS,
     "rangelog.v1.Operations": _ADMINS,
     "rangelog.v1.Inspection": _ADMINS,
