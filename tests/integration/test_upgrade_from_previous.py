@@ -1,0 +1,215 @@
+"""A cluster of the previous release becomes one of this release, process by process, while clients of both releases work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rangelog
+from rangelog import StreamConfig, TopicConfig
+from rangelog_cli.local.processes import Cluster, Process, stop_all
+from rangelog_pd.state.versions import FEATURE_LEVEL
+from tests.integration.helpers.pd_group import described, wait_for_version
+from tests.integration.helpers.previous_program import PreviousProgram, install
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(420)]
+
+RELEASES = ("previous", "present")
+PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"))
+ROLL_BYTES = 256 * 1024
+GAP_S_MAX = 20.0
+"""Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
+election; a broker the move of its shards."""
+GROW_TIMEOUT_S = 60.0
+
+
+@dataclass
+class Log:
+    """What one client wrote into its output."""
+
+    acked: dict[tuple[int, int], int] = field(default_factory=dict)
+    read: list[tuple[int, int, int]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    acked_s: list[float] = field(default_factory=list)
+    program: str = ""
+
+    @property
+    def gap_s(self) -> float:
+        """The longest time between two acks."""
+        return max((after - before for before, after in zip(self.acked_s, self.acked_s[1:])), default=0.0)
+
+
+class Client:
+    """One process of helpers/upgrade_client.py."""
+
+    def __init__(self, directory: Path, release: str, role: str, pd: str, name: str, env: dict[str, str]) -> None:
+        self.release, self.role, self.name = release, role, name
+        self.output = directory / f"{release}-{role}.lines"
+        script = Path(__file__).parent / "helpers" / "upgrade_client.py"
+        arguments = [str(script), role, pd, name, str(self.output)]
+        self.process = Process(f"{release}-{role}", arguments, log_path=directory / f"{release}-{role}.log", env=env)
+
+    def log(self) -> Log:
+        """What it wrote up to now."""
+        found = Log()
+        text = self.output.read_text() if self.output.exists() else ""
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            what, time_s, shard, offset, rest = line.split(" ", 4)
+            if what == "began":
+                found.program = rest
+            elif what == "failed":
+                found.failed.append(rest)
+            elif what == "read":
+                found.read.append((int(shard), int(offset), int(rest)))
+            else:
+                assert (int(shard), int(offset)) not in found.acked, "one offset was acked twice"
+                found.acked[int(shard), int(offset)] = int(rest)
+                found.acked_s.append(float(time_s))
+        return found
+
+
+class Clients:
+    """A writer, a producer and their readers, of each release."""
+
+    def __init__(self, directory: Path, pd: str, previous: PreviousProgram) -> None:
+        envs = {"previous": previous.env, "present": {}}
+        self.all = {
+            (release, role): Client(directory, release, role, pd, f"{release}-{name}", envs[release])
+            for release in RELEASES
+            for *roles, name in PAIRS
+            for role in roles
+        }
+
+    def pairs(self) -> Iterator[tuple[Client, Client]]:
+        """Each writing client and the reader of the same."""
+        for release in RELEASES:
+            for writing, reading, _ in PAIRS:
+                yield self.all[release, writing], self.all[release, reading]
+
+    async def grow(self, count: int) -> None:
+        """Until every writer has that many more acks, and its reader has read them."""
+        wanted = {writer.output: len(writer.log().acked) + count for writer, _ in self.pairs()}
+        end_s = time.monotonic() + GROW_TIMEOUT_S
+        for writer, reader in self.pairs():
+            while min(len(writer.log().acked), len(reader.log().read)) < wanted[writer.output]:
+                for each in (writer, reader):
+                    assert each.process.running, f"{each.process.name} ended: {each.process.last_words()}"
+                assert time.monotonic() < end_s, f"{writer.process.name}: no acks, or they are not read"
+                await asyncio.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> PreviousProgram:
+    """The previous release, installed."""
+    return install(tmp_path_factory.mktemp("previous") / "installed")
+
+
+@contextlib.contextmanager
+def running(clients: Clients) -> Iterator[None]:
+    """All clients, until the end of the block."""
+    processes = [each.process for each in clients.all.values()]
+    try:
+        for process in processes:
+            process.start()
+        yield
+    finally:
+        stop_all(processes, 30)
+
+
+async def test_each_process_of_the_previous_release_is_replaced_under_load(
+    cluster_factory: Any, tmp_path: Path, previous: PreviousProgram, capsys: Any
+) -> None:
+    """Nothing acked is lost or there twice, order stays, acks go on; the version rises with the last; clients of before work."""
+    assert previous.feature_level < FEATURE_LEVEL
+    cluster = cluster_factory(range_servers=4, brokers=2, env=previous.env)
+    await _create(cluster)
+    clients = Clients(tmp_path, cluster.connect_string, previous)
+    with running(clients):
+        await clients.grow(50)
+        for name in (*cluster.placement_drivers, *cluster.range_servers, *cluster.brokers):
+            assert (await described(cluster)).cluster_version <= previous.feature_level or name not in (
+                "pd1",
+                "pd2",
+                "pd3",
+            )
+            await _replace(cluster, name)
+            await clients.grow(50)
+        await wait_for_version(cluster, FEATURE_LEVEL)
+        await clients.grow(100)
+        for each in clients.all.values():
+            if each.role in ("write", "produce"):
+                each.process.request_stop()
+        await _caught_up(clients)
+    logs = {key: client.log() for key, client in clients.all.items()}
+    for (release, _), log in logs.items():
+        assert str(previous.directory) in log.program if release == "previous" else "site-packages" not in log.program
+    await _judge(cluster, logs)
+    gaps = ", ".join(f"{' '.join(key)} {log.gap_s:.2f} s" for key, log in logs.items() if log.acked)
+    acked = sum(len(log.acked) for log in logs.values())
+    with capsys.disabled():
+        print(f"\nupgrade: {previous.commit[:7]} level {previous.feature_level} to {FEATURE_LEVEL}: "
+              f"processes={len(cluster.members)} acked={acked} lost=0 twice=0; longest gap without an ack: {gaps}")  # fmt: skip
+    assert max(log.gap_s for log in logs.values()) < GAP_S_MAX
+
+
+async def _create(cluster: Cluster) -> None:
+    """What the clients write to: small ranges, so that placement and the tier have work."""
+    small = StreamConfig(range_size_bytes_max=ROLL_BYTES)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        for release in RELEASES:
+            await client.create_stream(f"{release}-stream", small)
+            await client.topics.create(f"{release}-topic", TopicConfig(stream=small), shards=2)
+
+
+async def _replace(cluster: Cluster, name: str) -> None:
+    """Stop one process, and start the present program on its data directory."""
+    cluster.members[name].env.pop("PYTHONPATH")
+    await asyncio.to_thread(cluster.restart, name)
+
+
+async def _caught_up(clients: Clients) -> None:
+    """Until the readers have read all that was acked."""
+    end_s = time.monotonic() + GROW_TIMEOUT_S
+    for writer, reader in clients.pairs():
+        while writer.process.running:
+            assert time.monotonic() < end_s
+            await asyncio.sleep(0.1)
+        while writer.log().acked.keys() - {(shard, offset) for shard, offset, _ in reader.log().read}:
+            assert time.monotonic() < end_s, f"{reader.process.name} does not catch up"
+            await asyncio.sleep(0.2)
+
+
+async def _judge(cluster: Cluster, logs: dict[tuple[str, str], Log]) -> None:
+    """Readers that were there all the time, and one that reads all of it now, saw what was acked: once, in order."""
+    async with await rangelog.connect(cluster.connect_string) as client:
+        for release in RELEASES:
+            now = [(0, each.offset, int(each.value[:9])) async for each in client.reader(f"{release}-stream")]
+            _check(logs[release, "write"], logs[release, "read"].read, now)
+            found = [
+                (each.shard_id, each.offset, int(each.value[:9]))
+                async for each in client.topic_reader(f"{release}-topic")
+            ]
+            _check(logs[release, "produce"], logs[release, "consume"].read, found)
+
+
+def _check(writer: Log, *seen: Sequence[tuple[int, int, int]]) -> None:
+    assert writer.failed == [], "an append failed although every process came back"
+    for records in seen:
+        at = {(shard, offset): number for shard, offset, number in records}
+        assert len(at) == len(records), "one offset was read twice"
+        assert at == writer.acked, "a record is lost, is another one, or was never acked"
+        assert len(set(at.values())) == len(at), "a record is there twice"
+        by_shard: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for shard, offset, number in records:
+            by_shard[shard].append((offset, number))
+        for shard, of in by_shard.items():
+            assert of == sorted(of), f"shard {shard} was not read in order of offsets"
+            assert [number for _, number in of] == sorted(number for _, number in of), f"shard {shard}: not as sent"
