@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -328,3 +330,11 @@ async def test_a_section_that_fails_leaves_the_others(page: Page, monkeypatch: p
         answer.status == 503 and "no placement driver leads" in body and "a majority of the placement drivers" in body
     )
     assert "seen" in body
+
+
+async def test_any_search(real: Page) -> None:
+    """Whatever is typed, and whatever stands for a page: an answer or a refusal, never a defect, and no markup."""
+    texts = ("<script>", "a/b/c", "//", "\u202e", "é" * 100, "\x00", "'; --", "%s%n", "../..", "-", " ", "\ud7ff")
+    for path, text, parameter in product(("/streams", "/topics", "/groups"), texts, ("prefix", "after")):
+        answer = await real.get(f"{path}?{parameter}={quote(text)}")
+        assert answer.status in (200, 400) and b"<script>" not in answer.body, (path, text, answer.body)
