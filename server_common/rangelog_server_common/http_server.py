@@ -24,6 +24,8 @@ from rangelog_core.net.tls_peers import admit, server_arguments
 
 REFUSAL = "rangelog.refusal"
 """In the state of a request: the error with which the connection is refused."""
+CALLER = "rangelog.caller"
+"""In the state of a request with TLS: whose certificate the connection has."""
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 30
@@ -133,7 +135,7 @@ class _HeadInTime(H11Protocol):
         """Part of asyncio.Protocol."""
         super().connection_made(transport)
         try:
-            admit(transport, self.served_port)
+            self.app_state = self.app_state | {CALLER: admit(transport, self.served_port)}
         except RangelogError as error:
             self.app_state = self.app_state | {REFUSAL: error}  # of this connection
         self._await_head()

@@ -16,6 +16,7 @@ from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
 from tests.mutants.repairs import REPAIRS
 from tests.mutants.restores import RESTORES
+from tests.mutants.rights import RIGHTS
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
 from tests.mutants.tls import TLS
@@ -251,6 +252,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *REPACKS,
     *PACKING,
     *RESTORES,
+    *RIGHTS,
     *MEMBERS,
     *TIER,
     *TLS,
