@@ -67,6 +67,10 @@ RIGHTS: tuple[Mutant, ...] = (
          "                return Grant(verbs_of([1, 2, 3, 4, 5]), key[1], key[2])\n            if False:\n", _GUARDED),
     rare("rights-stream-ignored", "the right on one stream opens all those of the connection", _GATE,
          "        return self._principal, kind, \"\", number\n", "        return self._principal, kind, \"\", 1\n", _GUARDED),
+    rare("rights-known-for-ever", "a stream that a connection has written to stays its own after a revocation", _GATE,
+         " and known[1] == version and", " and", _GUARDED),
+    rare("rights-known-for-any-verb", "a connection that has read a stream may append to it", _GATE,
+         "known is not None and known[0] & verbs and", "known is not None and", _GUARDED),
     rare("rights-frames-overtake", "a frame overtakes those that wait, and batches are out of order", _GATE,
          "        if waiting is not None:\n            self._hold(frame, waiting)\n            return False\n", "", _GUARDED),
 )  # fmt: skip

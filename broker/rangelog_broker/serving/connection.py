@@ -58,6 +58,7 @@ UNANSWERED_MAX = 10_000
 CHANGING_S_MAX = 0.25
 """A batch for a shard that is being opened or ended waits for so long before it is refused."""
 
+_APPEND, _TOPIC = int(Verb.APPEND), int(RESOURCE_KIND_TOPIC)
 _log = logging.getLogger("rangelog.broker")
 
 
@@ -242,7 +243,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     def _passes(self, frame: Frame, topic_id: int) -> bool:
         """Whether the client may append to a topic; while that is not known the frame waits. Raises RightMissing."""
-        return self._gate.passes(frame, Verb.APPEND, (RESOURCE_KIND_TOPIC, topic_id))
+        return self._gate.passes(frame, _APPEND, (_TOPIC, topic_id))
 
     def _handle_later(self, frame: Frame) -> None:
         if not self._closed:

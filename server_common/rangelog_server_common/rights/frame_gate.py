@@ -7,6 +7,7 @@ enforced, and for those whom they do not limit.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from rangelog_core.errors import Overloaded
@@ -19,6 +20,9 @@ from rangelog_server_common.rights.guard import RightsGuard
 
 FRAMES_WAITING_MAX = 10_000
 BYTES_WAITING_MAX = 64 * MIB
+KNOWN_MAX = 10_000
+LOOK_AGAIN_S = 5.0
+"""A frame looks for its grant at least so often, so that this is renewed and ends; a change of rights ends it at once."""
 
 Resource = tuple[int, int]
 """Kind and id."""
@@ -34,6 +38,7 @@ class FrameGate:
         self._again = again
         self._principal = ""
         self._waiting: dict[Resource, list[Frame]] = {}
+        self._known: dict[Resource, tuple[int, int, float]] = {}  # verbs, of which version, and until when
         self._count = self._bytes = 0
         self._closed = False
 
@@ -46,10 +51,23 @@ class FrameGate:
         """Whether everything passes."""
         return not self._principal or not self._grants.version
 
-    def passes(self, frame: Frame, verbs: Verb, resource: Resource) -> bool:
-        """Whether a frame passes now; else it waits, and is handled again. Raises RightMissing, Unavailable, Overloaded."""
-        if self.is_open and not self._waiting:
+    def passes(self, frame: Frame, verbs: int, resource: Resource) -> bool:
+        """Whether a frame passes now; else it waits, and is handled again. Raises RightMissing, Unavailable, Overloaded.
+
+        `verbs`: a plain number, since a flag would cost more than the rest.
+        """
+        if not self._principal:
             return True
+        version = self._grants.version
+        if not self._waiting:
+            if not version:
+                return True
+            known = self._known.get(resource)
+            if known is not None and known[0] & verbs and known[1] == version and time.monotonic() < known[2]:
+                return True
+        return self._asks(frame, Verb(verbs), resource)
+
+    def _asks(self, frame: Frame, verbs: Verb, resource: Resource) -> bool:
         waiting = self._waiting.get(resource)
         if waiting is not None:
             self._hold(frame, waiting)
@@ -60,6 +78,9 @@ class FrameGate:
         grant = self._guard.find(key)
         if grant is not None:
             self._guard.check(key, grant, verbs)
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[resource] = (int(grant.verbs), self._grants.version, time.monotonic() + LOOK_AGAIN_S)
             return True
         waiting = []
         self._hold(frame, waiting)
@@ -67,7 +88,7 @@ class FrameGate:
         self._waiting[resource] = waiting
         return False
 
-    def still_passes(self, verbs: Verb, resource: Resource) -> bool:
+    def still_passes(self, verbs: int, resource: Resource) -> bool:
         """Whether what passed before still does; where that is not known it is asked for. Raises RightMissing, Unavailable."""
         if self.is_open:
             return True
@@ -76,7 +97,7 @@ class FrameGate:
         if grant is None:
             self._guard.ask(key, lambda: None)
             return False
-        self._guard.check(key, grant, verbs)
+        self._guard.check(key, grant, Verb(verbs))
         return True
 
     def close(self) -> None:

@@ -166,6 +166,26 @@ async def test_an_answer_from_before_a_revocation_is_not_believed() -> None:
     assert len(driver.asked) == 2
 
 
+async def test_a_connection_that_was_let_through_is_not_for_ever() -> None:
+    """Another verb is not let through by what is known of the first, and a revocation counts for the next frame."""
+    driver = Driver()
+    driver.verbs = {("client:a", 1): Verb.READ}
+    guard = make(driver)
+    gate = FrameGate(guard, lambda again: None)
+    gate.admitted(ALICE)
+    await guard.require(ALICE, [(Verb.READ, STREAM, "", 1)])
+    for number in (1, 2):
+        assert gate.passes(frame(number), int(Verb.READ), (STREAM, 1))
+        with pytest.raises(RightMissing):
+            gate.passes(frame(number), int(Verb.APPEND), (STREAM, 1))
+    driver.verbs, driver.version = {}, 2
+    guard.heard(2)
+    assert not gate.passes(frame(3), int(Verb.READ), (STREAM, 1))
+    with pytest.raises(RightMissing):
+        await guard.require(ALICE, [(Verb.READ, STREAM, "", 1)])
+    await guard.close()
+
+
 async def test_a_follower_ends_when_its_right_is_gone() -> None:
     """`still_passes` asks again after a change, and then refuses."""
     driver = Driver()
