@@ -26,6 +26,7 @@ from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.services import SERVICES, add_services
 from rangelog_broker.serving.connection import ProducerPort, make_factory
+from rangelog_broker.serving.needs import needs_of_call
 from rangelog_broker.settings import BrokerSettings, split_listen
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_core.net.broker_client import BrokerClient
@@ -37,6 +38,7 @@ from rangelog_proto.v1 import broker_pb2
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
+from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tls_settings import open_tls
 
 SWEEP_INTERVAL_S = 1.0
@@ -86,7 +88,11 @@ class Runtime:
             row.address = self._advertised(bound.getsockname())
             client = self._client()
             stack.push_async_callback(client.close)
+            rights = RightsGuard()
+            rights.pd = client.metadata.pd
+            stack.push_async_callback(rights.close)
             control = self._control()
+            control.limit_by(lambda caller, method, request: rights.require(caller, needs_of_call(method, request)))
             stack.push_async_callback(control.stop)
             topics = TopicClient(client.metadata.pd)
             watch = AssignmentWatch(client.metadata.pd, row.name, row.incarnation)
@@ -106,13 +112,14 @@ class Runtime:
             stack.push_async_callback(host.close)
             watch.on_assigned, watch.on_withdrawn = host.assigned, host.withdrawn
             watch.on_topic, watch.on_topic_gone = owned.topic_changed, owned.topic_gone
-            port = ProducerPort(row.name, row.incarnation, settings.token, owned, loop)
+            port = ProducerPort(row.name, row.incarnation, settings.token, owned, loop, rights=rights)
             stack.callback(port.close)
             server = await self._listen(make_factory(port), bound)
             stack.callback(server.close)
-            rest_address = await self._open_rest(stack, client)
+            rest_address = await self._open_rest(stack, client, rights)
 
             registration = Registration(BrokerClient(client.metadata.pd), row, owned)
+            registration.heard_rights = rights.heard
             facts = metrics.BrokerFacts(port, owned, journals, host, registration)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
@@ -156,7 +163,7 @@ class Runtime:
         problems = lambda: metrics.problems(facts)  # noqa: E731
         return await serve_metrics(stack, listen, "broker", self._row.name, parts, problems, self._settings.tls)
 
-    async def _open_rest(self, stack: AsyncExitStack, client: Client) -> str:
+    async def _open_rest(self, stack: AsyncExitStack, client: Client, rights: RightsGuard) -> str:
         """Serve the REST interface, if there is to be one; return its address. Raises Unavailable."""
         settings = self._settings
         if not settings.rest_listen:
@@ -164,7 +171,7 @@ class Runtime:
         from rangelog_broker.rest.server import RestServer  # the web framework is not loaded without it
 
         bound = stack.enter_context(bind(settings.rest_listen))
-        rest = RestServer(client, token=settings.token, tls=settings.tls)
+        rest = RestServer(client, token=settings.token, tls=settings.tls, rights=rights)
         stack.push_async_callback(rest.close)
         await rest.start(bound)
         return self._advertised(bound.getsockname())

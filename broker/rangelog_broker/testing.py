@@ -117,6 +117,9 @@ class _MemoryServer:
         """As grpc.aio.Server."""
         self._handlers.update({f"/{service}/{name}": handler for name, handler in handlers.items()})
 
+    def limit_by(self, check: Any) -> None:
+        """As GrpcServer: nobody has a certificate here."""
+
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
         """As GrpcServer."""
         self._end = self._around.serve(self._address, self._handlers)

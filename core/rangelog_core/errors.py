@@ -53,7 +53,8 @@
     ├── UnsupportedVersion          written or sent by another version; the message names what to upgrade
     ├── Corruption                  a checksum does not fit: the bytes are neither served nor treated as absent
     ├── Unauthorized                the token is missing or wrong
-    │   └── RoleForbids             the role of the certificate does not allow the port or the call
+    │   ├── RoleForbids             the role of the certificate does not allow the port or the call
+    │   └── RightMissing            no rule gives the client this right: the message names the rule
     ├── MissingExtra                an optional part is not installed: the message names it
     └── InternalError
 
@@ -432,6 +433,12 @@ class RoleForbids(Unauthorized):
     """The role of the caller's certificate does not allow this port or this call."""
 
     code = "ROLE_FORBIDS"
+
+
+class RightMissing(Unauthorized):
+    """No rule gives the client this right; the message names the command that would."""
+
+    code = "RIGHT_MISSING"
 
 
 class MissingExtra(RangelogError):

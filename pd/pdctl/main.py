@@ -7,6 +7,7 @@ import math
 import click
 
 from pdctl import tasks
+from pdctl.acl import acl
 from pdctl.cluster import cluster, task
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
@@ -122,7 +123,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top, logs,
+    table, transaction, task, repair, doctor, locate, verify, top, logs, acl,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -174,6 +174,16 @@ class Driver:
         with self.state() as state:
             return tier_stores.tier_url(state, self.settings.tier_url)
 
+    def rights_version(self) -> int:
+        """Return the version of the rights in force; 0: they are not enforced."""
+        with self.state() as state:
+            return state.rights.version_in_force
+
+    async def catch_up(self) -> None:
+        """Wait until the state has all that leaders before this one acknowledged. Raises NotLeader with a hint, Unavailable."""
+        if self._leading_term != self.consensus.status().term:
+            await self.barrier()
+
     def knows(self, action: str) -> bool:
         """Whether all members know commands of this action, so that it may be proposed."""
         return self.knows_level(level_of(action))

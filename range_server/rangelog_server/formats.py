@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rangelog_core import batch
+from rangelog_core.rights import RIGHTS_FORMAT
 from rangelog_core.versions import (
     DATA_PLANE_VERSIONS,
     MANIFEST_VERSIONS,
@@ -26,8 +27,9 @@ FORMATS: dict[str, VersionRange] = {
 
 
 def reported_formats() -> list[common_pb2.FormatVersions]:
-    """Return the formats for a registration."""
+    """Return the formats for a registration, and that this server asks for rights."""
+    known = FORMATS | {RIGHTS_FORMAT: VersionRange(1, 1)}
     return [
         common_pb2.FormatVersions(format=name, lowest=versions.lowest, highest=versions.highest)
-        for name, versions in FORMATS.items()
+        for name, versions in known.items()
     ]

@@ -111,6 +111,8 @@ class Runtime:
                 agent = Agent(settings, self._identity, store, self._directory, *addresses, self._free_bytes)
                 stack.push_async_callback(agent.close)
                 control.agent = watched.agent = agent
+                plane.rights.pd, agent.heard_rights = agent.pd, plane.rights.heard
+                stack.push_async_callback(plane.rights.close)
                 if not await self._unless_stopped(agent.register()):
                     return
                 agent.start()

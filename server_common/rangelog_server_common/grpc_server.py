@@ -41,6 +41,8 @@ CALL_TIMEOUT_S = 30.0
 _OPEN_SERVICES = ("/grpc.health.", "/grpc.reflection.")
 
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
+RightsCheck = Callable[[Principal, str, Any], Awaitable[None]]
+"""Given who calls, what, and the request; raises where it may not."""
 
 
 async def abort_with(context: Any, error: RangelogError) -> None:
@@ -56,6 +58,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self._expected = f"Bearer {token}".encode() if token else None
         self._tls_port = tls_port
         self.calls = CallTally()
+        self.check_rights: RightsCheck | None = None
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
@@ -78,6 +81,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 request = _parsed(handler.request_deserializer, data)
                 if principal is not None:
                     check_caller(principal, method, request)
+                    if self.check_rights is not None:
+                        await self.check_rights(principal, method, request)
                 async with asyncio.timeout(CALL_TIMEOUT_S):
                     response = await inner(request, context)
                 code = OK
@@ -139,11 +144,16 @@ class GrpcServer:
         self._tls = tls
         interceptor = ErrorInterceptor(token, port if tls is not None else None)
         self.calls = interceptor.calls
+        self._interceptor = interceptor
         self.server: grpc.aio.Server = grpc.aio.server(interceptors=[interceptor], options=SERVER_OPTIONS)
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
         add_logs_service(self.server)
         self._names: tuple[str, ...] = ()
+
+    def limit_by(self, check: RightsCheck) -> None:
+        """Have every call with a certificate pass a check of rights, behind that of its role."""
+        self._interceptor.check_rights = check
 
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
         """Listen on "host:port" (port 0: any free one) and return the port. Raises Unavailable when the port is in use."""

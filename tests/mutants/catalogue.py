@@ -18,6 +18,7 @@ from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
 from tests.mutants.repairs import REPAIRS
 from tests.mutants.restores import RESTORES
+from tests.mutants.rights import RIGHTS
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
 from tests.mutants.tls import TLS
@@ -252,6 +253,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     *REPACKS, *PACKING,
     *RESTORES,
+    *RIGHTS,
     *MEMBERS,
     *TIER,
     *TLS, *PAGE,

@@ -68,6 +68,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Repairs": (ADMIN, {}),
         "Restore": (ADMIN, {}),
         "Tier": (ADMIN, {"DescribeTier": USERS, "FindObjects": "range-server admin"}),
+        "Rights": (ADMIN, {"CheckRights": "range-server broker admin"}),
     },
     Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {}), "Logs": (ADMIN, {})},
     Port.BROKER_CONTROL: {

@@ -16,6 +16,7 @@ from rangelog_cli.local.metrics_ports import enable_metrics
 from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster
 from tests.security.matrix import check
+from tests.security.rights import check_rights
 from tests.support.certificates import TestCertificates
 
 
@@ -30,6 +31,7 @@ def main() -> int:
             wait_healthy(cluster)
             certificates = TestCertificates(directory, Authority.open(directory / "cluster" / "certs"))
             outcome = asyncio.run(check(cluster, certificates))
+            asyncio.run(check_rights(cluster, certificates, outcome))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     for each in outcome.wrong:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rangelog.errors import RangelogError
@@ -51,6 +51,8 @@ class Registration:
         self.heartbeats = self.heartbeat_failures = 0
         self.answered_s: float | None = None
         """When a placement driver answered last, on the loop's clock; None: never yet."""
+        self.heard_rights: Callable[[int], None] = lambda version: None
+        """Told the version of the rights in force with each answer."""
 
     async def register(self) -> None:
         """Register. Raises PreconditionFailed (another one of this name is alive), Unavailable, Unauthorized."""
@@ -69,6 +71,7 @@ class Registration:
             self._interval_s = response.heartbeat_interval_ms / 1000
         if response.rate_minute_ms:
             self._reported.minute_s = response.rate_minute_ms / 1000
+        self.heard_rights(response.rights_version)
         self.answered_s = asyncio.get_running_loop().time()
         _log.info("registered as %s@%016x at %s", row.name, row.incarnation, row.address)
 
@@ -103,6 +106,7 @@ class Registration:
             try:
                 response = await self._brokers.broker_heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)
                 self.answered_s = asyncio.get_running_loop().time()
+                self.heard_rights(response.rights_version)
                 if response.register:
                     await self.register()
                 elif not response.send_all:

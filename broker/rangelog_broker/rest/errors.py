@@ -25,6 +25,7 @@ from rangelog.errors import (
     RangelogError,
     RangeNotFound,
     RequestTimeout,
+    RightMissing,
     ShardNotFound,
     StreamExists,
     StreamNotFound,
@@ -62,6 +63,7 @@ _CONFLICT = (
 _STATUSES: tuple[tuple[type[RangelogError] | tuple[type[RangelogError], ...], int], ...] = (
     (InvalidArgument, 400),
     (UnsupportedVersion, 400),
+    (RightMissing, 403),
     (Unauthorized, 401),
     (_NOT_FOUND, 404),
     (_CONFLICT, 409),

@@ -15,7 +15,9 @@ from typing import Any
 
 from rangelog.errors import InternalError, InvalidArgument, Overloaded, RangelogError, RequestTimeout, Unauthorized
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
-from rangelog_server_common.http_server import REFUSAL
+from rangelog_broker.serving.needs import needs_of_path
+from rangelog_server_common.http_server import PRINCIPAL, REFUSAL
+from rangelog_server_common.rights.guard import RightsGuard
 
 BODY_BYTES_MAX = 1024 * 1024
 DISCARD_TIMES = 16
@@ -47,7 +49,9 @@ class Guard:
         body_timeout_s: float = BODY_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         requests_max: int = REQUESTS_MAX,
+        rights: RightsGuard | None = None,
     ) -> None:
+        """`rights`: what the clients of this process may do."""
         self._app = app
         self._expected = f"Bearer {token}".encode() if token else None
         self._body_bytes_max = body_bytes_max
@@ -55,6 +59,7 @@ class Guard:
         self._request_timeout_s = request_timeout_s
         self._requests_max = requests_max
         self._running = 0
+        self._rights = rights
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request. Part of ASGI."""
@@ -87,6 +92,9 @@ class Guard:
             body = await self._body(headers, receive)
             try:
                 async with asyncio.timeout(self._request_timeout_s):
+                    if self._rights is not None:
+                        caller = scope.get("state", {}).get(PRINCIPAL)
+                        await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
                     await self._app(scope, _Replay(body, receive), send)
             except TimeoutError:
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None

@@ -7,6 +7,7 @@ from rangelog_broker.rest.app import make_app
 from rangelog_core.net.principals import Port
 from rangelog_core.net.tls import TlsConfig
 from rangelog_server_common.http_server import HEAD_TIMEOUT_S, HttpServer
+from rangelog_server_common.rights.guard import RightsGuard
 
 IDLE_TIMEOUT_S = 30
 GRACE_S = 2.0
@@ -22,10 +23,11 @@ class RestServer(HttpServer):
         token: str | None,
         tls: TlsConfig | None = None,
         head_timeout_s: float = HEAD_TIMEOUT_S,
+        rights: RightsGuard | None = None,
     ) -> None:
         """Raises ConfigInvalid where the files of `tls` cannot be used."""
         super().__init__(
-            make_app(client, token=token),
+            make_app(client, token=token, rights=rights),
             tls=tls,
             port=Port.BROKER_REST,
             head_timeout_s=head_timeout_s,

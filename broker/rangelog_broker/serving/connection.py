@@ -38,9 +38,13 @@ from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.net.tls_peers import admit
+from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
+from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
 from rangelog_server_common.metrics.tally import count_by
+from rangelog_server_common.rights.frame_gate import FrameGate
+from rangelog_server_common.rights.guard import RightsGuard
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
@@ -54,6 +58,7 @@ UNANSWERED_MAX = 10_000
 CHANGING_S_MAX = 0.25
 """A batch for a shard that is being opened or ended waits for so long before it is refused."""
 
+_APPEND, _TOPIC = int(Verb.APPEND), int(RESOURCE_KIND_TOPIC)
 _log = logging.getLogger("rangelog.broker")
 
 
@@ -91,6 +96,7 @@ class ProducerPort:
     connections: dict[ProducerConnection, None] = field(default_factory=dict)
     questions: set[asyncio.Task[None]] = field(default_factory=set)
     counts: ProduceCounts = field(default_factory=ProduceCounts)
+    rights: RightsGuard = field(default_factory=RightsGuard)
 
     def sweep(self) -> None:
         """Close connections that exceed a deadline; call it about every second."""
@@ -128,6 +134,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._unanswered_bytes = 0
         self._reading_paused = self._writing_paused = False
         self._deadline = 0.0
+        self._gate = FrameGate(port.rights, self._handle_later)
 
     # ---- asyncio.BufferedProtocol
 
@@ -137,7 +144,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._out = SendQueue(self._transport)
         notice_vanished_peer(transport)
         try:
-            admit(transport, Port.BROKER_DATA)
+            self._gate.admitted(admit(transport, Port.BROKER_DATA))
         except RangelogError as error:
             self._send_error(0, error)
             self.close()
@@ -181,6 +188,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client: what it has sent goes on, and it asks again."""
         self._closed = True
+        self._gate.close()
         self._out.close()
         self._port.connections.pop(self, None)
 
@@ -215,6 +223,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
                 self._stage(frame)
             elif frame.opcode is Opcode.FIND_BATCH:
                 wanted = data_pb2.FindBatch.FromString(frame.message)
+                if not self._passes(frame, wanted.topic_id):
+                    return
                 self._ask(frame.request_id, 0)
                 self._port.spawn(self._find_batch(frame.request_id, wanted))
             else:
@@ -230,6 +240,14 @@ class ProducerConnection(asyncio.BufferedProtocol):
             _log.exception("a request failed: %s", frame.opcode.name)
             failed = InternalError("the request failed; the broker's log has the details", outcome_unknown=True)
             self.refused(frame.request_id, failed)
+
+    def _passes(self, frame: Frame, topic_id: int) -> bool:
+        """Whether the client may append to a topic; while that is not known the frame waits. Raises RightMissing."""
+        return self._gate.passes(frame, _APPEND, (_TOPIC, topic_id))
+
+    def _handle_later(self, frame: Frame) -> None:
+        if not self._closed:
+            self._handle(frame)
 
     def _hello(self, frame: Frame) -> None:
         hello = data_pb2.Hello.FromString(frame.message)
@@ -253,6 +271,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     def _produce(self, frame: Frame) -> None:
         wanted = data_pb2.Produce.FromString(frame.message)
+        if not self._passes(frame, wanted.topic_id):
+            return
         changing = self._port.shards.changing(wanted.topic_id, wanted.shard_id)
         if changing is not None:
             self._ask(frame.request_id, len(frame.payload))
@@ -281,6 +301,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     def _stage(self, frame: Frame) -> None:
         wanted = data_pb2.Stage.FromString(frame.message)
+        if not self._passes(frame, wanted.topic_id):
+            return
         shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
         header, producer = _checked(frame.payload)
         self._port.counts.received_records += header.count

@@ -15,6 +15,7 @@ from rangelog_core.errors import (
     RangeDropped,
     RangelogError,
     RangeNotFound,
+    RightMissing,
     Unavailable,
     UnsupportedVersion,
 )
@@ -67,7 +68,7 @@ class HotRange:
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
         self.problem = ""  # the last error of a replica when all were asked
-        self.unsupported: UnsupportedVersion | None = None  # that error, if it is one of versions
+        self.final: RangelogError | None = None  # that error, if another try would not help: versions, a right
         self._pushed: PushedFetch | None = None
 
     def next_replica(self) -> None:
@@ -111,7 +112,7 @@ class HotRange:
         if nothing_yet:  # the first append creates the replicas: none exists yet
             await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
             return Fetched((), offset, None)
-        if isinstance(last, OffsetOutOfRange | UnsupportedVersion):
+        if isinstance(last, OffsetOutOfRange | UnsupportedVersion | RightMissing):
             raise last
         raise Unavailable(
             f"no replica of range {self.source.stream_id}/{self.source.index} can be read ({last.message}); "
@@ -168,8 +169,8 @@ class HotRange:
             return Told(replica, start, start)
         except RangelogError as error:
             self.problem = error.message
-            if isinstance(error, UnsupportedVersion):
-                self.unsupported = error
+            if isinstance(error, UnsupportedVersion | RightMissing):
+                self.final = error
             return None
         return Told(replica, answer.durable_offset, answer.confirm_offset, answer.sealed_end_offset, answer.doubtful)
 
@@ -193,7 +194,7 @@ class HotRange:
             if answer.readable_end_offset >= known_end_offset:
                 return None
             last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {known_end_offset}")
-        if isinstance(last, UnsupportedVersion):
+        if isinstance(last, UnsupportedVersion | RightMissing):
             raise last
         raise Unavailable(f"no replica of range {self.source.index} can answer: {last.message}") from last
 
@@ -215,6 +216,8 @@ class HotRange:
                 until = end_offset if answer.until_offset is None else answer.until_offset
                 return min(start, end_offset), min(until, end_offset)
             last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {end_offset}")
+        if isinstance(last, RightMissing):
+            raise last
         raise Unavailable(f"no replica of range {self.source.index} can answer: {last.message}") from last
 
     async def record_bytes(self, offset: int, end_offset: int) -> float | None:

@@ -61,8 +61,8 @@ async def _gather(hot: HotRange) -> Evidence:
         await backoff(attempt)
         told = await hot.ask_all()
     if not told:
-        if hot.unsupported is not None:
-            raise hot.unsupported
+        if hot.final is not None:
+            raise hot.final
         where = f"{source.stream_id}/{source.index}"
         raise Unavailable(f"no replica of the open range {where} answers ({hot.problem}); see `pdctl server list`")
     return weigh(

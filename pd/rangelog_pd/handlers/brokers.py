@@ -33,6 +33,7 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     await driver.assign_owners()
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.rate_minute_ms = driver.settings.scaling_minute_ms
+    response.rights_version = driver.rights_version()
     return response
 
 
@@ -43,6 +44,7 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
         response = driver.brokers.heartbeat(state.owners, request, driver.now_ms())
         if not response.register:
             response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))
+        response.rights_version = state.rights.version_in_force
         return response
 
 

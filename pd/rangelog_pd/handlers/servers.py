@@ -46,6 +46,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
     driver.view.registered(request.server, request.incarnation, driver.now_ms(), boot=request.boot)
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.tier_url = driver.tier_url()
+    response.rights_version = driver.rights_version()
     return response
 
 
@@ -78,7 +79,9 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
     if deleted:
         command = pd_state_pb2.CollectObjects(object_ids=deleted)
         await driver.propose(pb.ListTasksResponse, "", collect_objects=command)
-    return pb.HeartbeatResponse(directives=directives, send_complete=send_complete, tier_url=tier)
+    return pb.HeartbeatResponse(
+        directives=directives, send_complete=send_complete, tier_url=tier, rights_version=driver.rights_version()
+    )
 
 
 async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.ListServersResponse:

@@ -9,6 +9,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import (
     batches,
     brokers,
+    client_rights,
     cluster,
     cursors,
     inspection,
@@ -19,6 +20,7 @@ from rangelog_pd.handlers import (
     ranges,
     repairs,
     restore,
+    rights,
     servers,
     streams,
     tier,
@@ -35,9 +37,11 @@ from rangelog_proto.v1 import (
     placement_pb2_grpc,
     repair_pb2_grpc,
     restore_pb2_grpc,
+    rights_pb2_grpc,
     tier_pb2_grpc,
     topic_pb2_grpc,
 )
+from rangelog_server_common.grpc_server import caller_of
 
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
@@ -139,6 +143,14 @@ _RESTORE_HANDLERS: dict[str, Handler] = {
     "DescribeRestore": restore.describe_restore,
 }
 
+_RIGHTS_HANDLERS: dict[str, Handler] = {
+    "GrantRights": rights.grant_rights,
+    "RevokeRights": rights.revoke_rights,
+    "ListRights": rights.list_rights,
+    "EnforceRights": rights.enforce_rights,
+    "CheckRights": rights.check_rights,
+}
+
 _HIDDEN_BY_RESTORE: frozenset[Handler] = frozenset(
     {
         streams.describe_stream, streams.list_streams, ranges.list_ranges, watch.watch, objects.list_objects,
@@ -186,6 +198,7 @@ SERVICES = (
     _service(inspection_pb2_grpc, "Inspection", _INSPECTION_HANDLERS),
     _service(restore_pb2_grpc, "Restore", _RESTORE_HANDLERS),
     _service(members_pb2_grpc, "Members", _MEMBER_HANDLERS),
+    _service(rights_pb2_grpc, "Rights", _RIGHTS_HANDLERS),
 )
 """All services on a placement driver's port."""
 
@@ -198,7 +211,7 @@ def bound(driver: Driver, name: str) -> Any:
     (found,) = [each for each in SERVICES if each.name == name]
     servicer = found.servicer()
     for call, handler in found.handlers.items():
-        setattr(servicer, call, _bind(driver, handler))
+        setattr(servicer, call, _bind(driver, call, handler))
     return servicer
 
 
@@ -209,14 +222,15 @@ def add_services(driver: Driver, server: Any) -> tuple[str, ...]:
     return tuple(each.full_name for each in SERVICES)
 
 
-def _bind(driver: Driver, handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
-    hidden = handler in _HIDDEN_BY_RESTORE
+def _bind(driver: Driver, name: str, handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
+    hidden, tls = handler in _HIDDEN_BY_RESTORE, driver.settings.tls is not None
 
     async def call(request: Any, context: Any) -> Any:
+        client = client_rights.limited(caller_of(context) if tls else None, tls=tls)
         if not hidden:
-            return await handler(driver, request)
+            return await client_rights.serve(driver, name, handler, request, client)
         before = driver.check_restored()
-        answer = await handler(driver, request)
+        answer = await client_rights.serve(driver, name, handler, request, client)
         driver.check_restored(before)  # the handler's barrier may have brought the start of a restore, or its end
         return answer
 

@@ -26,6 +26,7 @@ from rangelog_pd.state import (
     restore,
     retention,
     reuploads,
+    rights,
     server_modes,
     servers,
     shards,
@@ -104,6 +105,9 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "begin_restore": restore.begin_restore,
     "restore_rows": restore.restore_rows,
     "end_restore": restore.end_restore,
+    "grant_rights": rights.grant_rights,
+    "revoke_rights": rights.revoke_rights,
+    "enforce_rights": rights.enforce_rights,
 }
 
 

@@ -22,6 +22,7 @@ from rangelog_proto.v1 import (
     common_pb2,
     cursor_pb2,
     pd_state_pb2,
+    rights_pb2,
     tier_pb2,
     topic_pb2,
 )
@@ -47,6 +48,7 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_CONSUMED_CUTS: "consumed_cuts",
     pd_state_pb2.SECTION_KIND_TIER_STORES: "tier_stores",
     pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
+    pd_state_pb2.SECTION_KIND_ACCESS_RULES: "access_rules",
 }
 _KEPT_VERSION_1 = 1
 
@@ -82,6 +84,8 @@ def freeze(state: State, results: Results) -> Frozen:
         restore=state.restore if state.restore.phase else None,
         lost_streams_from=state.lost_streams[0],
         lost_streams_to=state.lost_streams[1],
+        rights_version=state.rights.version,
+        rights_enforced=state.rights.enforced,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -106,6 +110,7 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_CONSUMED_CUTS, state.cuts.consumed.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_TIER_STORES, state.tier_stores.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_CURSORS, state.cursors.rows.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_ACCESS_RULES, state.rights.rules.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -182,6 +187,7 @@ def _build(
     consumed_cuts: Iterable[topic_pb2.ConsumedCut] = (),
     tier_stores: Iterable[tier_pb2.TierStore] = (),
     cursors: Sequence[cursor_pb2.Cursor] = (),
+    access_rules: Iterable[rights_pb2.AccessRule] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -205,6 +211,7 @@ def _build(
             raise Corruption("the snapshot has a store of the tier without number or URL")
         state.tier_stores.put(store.first_object_id, store)
     state.cursors.load(cursors, header.next_cursor_version or 1)
+    state.rights.load(access_rules, header.rights_version, enforced=header.rights_enforced)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

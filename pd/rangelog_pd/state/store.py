@@ -28,6 +28,7 @@ from rangelog_pd.state.cut_tables import CutTables
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
 from rangelog_pd.state.owner_tables import OwnerTables
+from rangelog_pd.state.rights_table import RightsTable
 from rangelog_pd.state.server_indexes import ServerModes
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
 from rangelog_pd.state.topic_checks import validate_topics
@@ -85,6 +86,7 @@ class State:
         self.tier_stores: Table[int, tier_pb2.TierStore] = Table()
         """Stores that the tier got since, by the first object in each."""
         self.cursors = CursorTable()
+        self.rights = RightsTable()
 
     # ---- finding
 

@@ -25,7 +25,7 @@ from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 7
+FEATURE_LEVEL = 8
 """Of this program."""
 
 LEVEL_EMPTY_RANGES = 3
@@ -37,6 +37,9 @@ LEVEL_OPERATIONS = 6
 LEVEL_PACKING = 7
 """From this cluster version on, range servers repack by directive, objects lose their trimmed rows, and the loss of an open
 range can be accepted."""
+
+LEVEL_RIGHTS = 8
+"""From this cluster version on, there are rules of what clients may do."""
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -78,6 +81,7 @@ _LEVELS = (
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
     | dict.fromkeys(("prepare_repack", "commit_repack"), LEVEL_REPACKS)
     | dict.fromkeys(_OPERATIONS_ACTIONS, LEVEL_OPERATIONS)
+    | dict.fromkeys(("grant_rights", "revoke_rights", "enforce_rights"), LEVEL_RIGHTS)
 )
 """By action; 1 where none is given."""
 

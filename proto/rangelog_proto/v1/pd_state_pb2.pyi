@@ -7,6 +7,7 @@ from rangelog_proto.v1 import repair_pb2 as _repair_pb2
 from rangelog_proto.v1 import tier_pb2 as _tier_pb2
 from rangelog_proto.v1 import restore_pb2 as _restore_pb2
 from rangelog_proto.v1 import restore_status_pb2 as _restore_status_pb2
+from rangelog_proto.v1 import rights_pb2 as _rights_pb2
 from rangelog_proto.v1 import topic_pb2 as _topic_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -37,6 +38,7 @@ class SectionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SECTION_KIND_CONSUMED_CUTS: _ClassVar[SectionKind]
     SECTION_KIND_TIER_STORES: _ClassVar[SectionKind]
     SECTION_KIND_CURSORS: _ClassVar[SectionKind]
+    SECTION_KIND_ACCESS_RULES: _ClassVar[SectionKind]
 SECTION_KIND_UNSPECIFIED: SectionKind
 SECTION_KIND_HEADER: SectionKind
 SECTION_KIND_STREAMS: SectionKind
@@ -55,9 +57,10 @@ SECTION_KIND_RETENTION_CUTS: SectionKind
 SECTION_KIND_CONSUMED_CUTS: SectionKind
 SECTION_KIND_TIER_STORES: SectionKind
 SECTION_KIND_CURSORS: SectionKind
+SECTION_KIND_ACCESS_RULES: SectionKind
 
 class Command(_message.Message):
-    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "create_namespace", "delete_namespace", "create_topic", "update_topic", "seal_topic", "end_shard", "delete_topic", "truncate_topic", "start_scale", "cancel_scale", "commit_scale", "continue_topic", "register_broker", "mark_broker_lost", "assign_shards", "ensure_log", "start_own_scale", "retain_topic", "take_cuts", "report_consumed", "prepare_repack", "commit_repack", "accept_loss", "reupload_object", "set_tier", "set_server_mode", "remove_server", "set_cursors", "delete_cursor", "retain_stream", "begin_restore", "restore_rows", "end_restore", "time_is_provisional")
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "create_namespace", "delete_namespace", "create_topic", "update_topic", "seal_topic", "end_shard", "delete_topic", "truncate_topic", "start_scale", "cancel_scale", "commit_scale", "continue_topic", "register_broker", "mark_broker_lost", "assign_shards", "ensure_log", "start_own_scale", "retain_topic", "take_cuts", "report_consumed", "prepare_repack", "commit_repack", "accept_loss", "reupload_object", "set_tier", "set_server_mode", "remove_server", "set_cursors", "delete_cursor", "retain_stream", "begin_restore", "restore_rows", "end_restore", "grant_rights", "revoke_rights", "enforce_rights", "time_is_provisional")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +118,9 @@ class Command(_message.Message):
     BEGIN_RESTORE_FIELD_NUMBER: _ClassVar[int]
     RESTORE_ROWS_FIELD_NUMBER: _ClassVar[int]
     END_RESTORE_FIELD_NUMBER: _ClassVar[int]
+    GRANT_RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    ENFORCE_RIGHTS_FIELD_NUMBER: _ClassVar[int]
     TIME_IS_PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     version: int
     request_id: str
@@ -173,8 +179,11 @@ class Command(_message.Message):
     begin_restore: _restore_pb2.BeginRestoreRequest
     restore_rows: _restore_pb2.RestoreRowsRequest
     end_restore: _restore_pb2.EndRestoreRequest
+    grant_rights: _rights_pb2.GrantRightsRequest
+    revoke_rights: _rights_pb2.RevokeRightsRequest
+    enforce_rights: _rights_pb2.EnforceRightsRequest
     time_is_provisional: bool
-    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., create_namespace: _Optional[_Union[_topic_pb2.CreateNamespaceRequest, _Mapping]] = ..., delete_namespace: _Optional[_Union[_topic_pb2.DeleteNamespaceRequest, _Mapping]] = ..., create_topic: _Optional[_Union[_topic_pb2.CreateTopicRequest, _Mapping]] = ..., update_topic: _Optional[_Union[_topic_pb2.UpdateTopicRequest, _Mapping]] = ..., seal_topic: _Optional[_Union[_topic_pb2.SealTopicRequest, _Mapping]] = ..., end_shard: _Optional[_Union[_topic_pb2.EndShardRequest, _Mapping]] = ..., delete_topic: _Optional[_Union[_topic_pb2.DeleteTopicRequest, _Mapping]] = ..., truncate_topic: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., start_scale: _Optional[_Union[_topic_pb2.StartScaleRequest, _Mapping]] = ..., cancel_scale: _Optional[_Union[_topic_pb2.CancelScaleRequest, _Mapping]] = ..., commit_scale: _Optional[_Union[_topic_pb2.CommitScaleRequest, _Mapping]] = ..., continue_topic: _Optional[_Union[ContinueTopic, _Mapping]] = ..., register_broker: _Optional[_Union[_broker_pb2.RegisterBrokerRequest, _Mapping]] = ..., mark_broker_lost: _Optional[_Union[MarkBrokerLost, _Mapping]] = ..., assign_shards: _Optional[_Union[AssignShards, _Mapping]] = ..., ensure_log: _Optional[_Union[_topic_pb2.EnsureLogRequest, _Mapping]] = ..., start_own_scale: _Optional[_Union[StartOwnScale, _Mapping]] = ..., retain_topic: _Optional[_Union[RetainTopic, _Mapping]] = ..., take_cuts: _Optional[_Union[TakeCuts, _Mapping]] = ..., report_consumed: _Optional[_Union[_topic_pb2.ReportConsumedRequest, _Mapping]] = ..., prepare_repack: _Optional[_Union[TimedPrepareRepack, _Mapping]] = ..., commit_repack: _Optional[_Union[_pd_pb2.CommitRepackRequest, _Mapping]] = ..., accept_loss: _Optional[_Union[_repair_pb2.AcceptLossRequest, _Mapping]] = ..., reupload_object: _Optional[_Union[_tier_pb2.ReuploadObjectRequest, _Mapping]] = ..., set_tier: _Optional[_Union[_tier_pb2.SetTierRequest, _Mapping]] = ..., set_server_mode: _Optional[_Union[_operations_pb2.SetServerModeRequest, _Mapping]] = ..., remove_server: _Optional[_Union[_operations_pb2.RemoveServerRequest, _Mapping]] = ..., set_cursors: _Optional[_Union[_cursor_pb2.SetCursorsRequest, _Mapping]] = ..., delete_cursor: _Optional[_Union[_cursor_pb2.DeleteCursorRequest, _Mapping]] = ..., retain_stream: _Optional[_Union[RetainStream, _Mapping]] = ..., begin_restore: _Optional[_Union[_restore_pb2.BeginRestoreRequest, _Mapping]] = ..., restore_rows: _Optional[_Union[_restore_pb2.RestoreRowsRequest, _Mapping]] = ..., end_restore: _Optional[_Union[_restore_pb2.EndRestoreRequest, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., create_namespace: _Optional[_Union[_topic_pb2.CreateNamespaceRequest, _Mapping]] = ..., delete_namespace: _Optional[_Union[_topic_pb2.DeleteNamespaceRequest, _Mapping]] = ..., create_topic: _Optional[_Union[_topic_pb2.CreateTopicRequest, _Mapping]] = ..., update_topic: _Optional[_Union[_topic_pb2.UpdateTopicRequest, _Mapping]] = ..., seal_topic: _Optional[_Union[_topic_pb2.SealTopicRequest, _Mapping]] = ..., end_shard: _Optional[_Union[_topic_pb2.EndShardRequest, _Mapping]] = ..., delete_topic: _Optional[_Union[_topic_pb2.DeleteTopicRequest, _Mapping]] = ..., truncate_topic: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., start_scale: _Optional[_Union[_topic_pb2.StartScaleRequest, _Mapping]] = ..., cancel_scale: _Optional[_Union[_topic_pb2.CancelScaleRequest, _Mapping]] = ..., commit_scale: _Optional[_Union[_topic_pb2.CommitScaleRequest, _Mapping]] = ..., continue_topic: _Optional[_Union[ContinueTopic, _Mapping]] = ..., register_broker: _Optional[_Union[_broker_pb2.RegisterBrokerRequest, _Mapping]] = ..., mark_broker_lost: _Optional[_Union[MarkBrokerLost, _Mapping]] = ..., assign_shards: _Optional[_Union[AssignShards, _Mapping]] = ..., ensure_log: _Optional[_Union[_topic_pb2.EnsureLogRequest, _Mapping]] = ..., start_own_scale: _Optional[_Union[StartOwnScale, _Mapping]] = ..., retain_topic: _Optional[_Union[RetainTopic, _Mapping]] = ..., take_cuts: _Optional[_Union[TakeCuts, _Mapping]] = ..., report_consumed: _Optional[_Union[_topic_pb2.ReportConsumedRequest, _Mapping]] = ..., prepare_repack: _Optional[_Union[TimedPrepareRepack, _Mapping]] = ..., commit_repack: _Optional[_Union[_pd_pb2.CommitRepackRequest, _Mapping]] = ..., accept_loss: _Optional[_Union[_repair_pb2.AcceptLossRequest, _Mapping]] = ..., reupload_object: _Optional[_Union[_tier_pb2.ReuploadObjectRequest, _Mapping]] = ..., set_tier: _Optional[_Union[_tier_pb2.SetTierRequest, _Mapping]] = ..., set_server_mode: _Optional[_Union[_operations_pb2.SetServerModeRequest, _Mapping]] = ..., remove_server: _Optional[_Union[_operations_pb2.RemoveServerRequest, _Mapping]] = ..., set_cursors: _Optional[_Union[_cursor_pb2.SetCursorsRequest, _Mapping]] = ..., delete_cursor: _Optional[_Union[_cursor_pb2.DeleteCursorRequest, _Mapping]] = ..., retain_stream: _Optional[_Union[RetainStream, _Mapping]] = ..., begin_restore: _Optional[_Union[_restore_pb2.BeginRestoreRequest, _Mapping]] = ..., restore_rows: _Optional[_Union[_restore_pb2.RestoreRowsRequest, _Mapping]] = ..., end_restore: _Optional[_Union[_restore_pb2.EndRestoreRequest, _Mapping]] = ..., grant_rights: _Optional[_Union[_rights_pb2.GrantRightsRequest, _Mapping]] = ..., revoke_rights: _Optional[_Union[_rights_pb2.RevokeRightsRequest, _Mapping]] = ..., enforce_rights: _Optional[_Union[_rights_pb2.EnforceRightsRequest, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
 
 class SetClusterVersion(_message.Message):
     __slots__ = ("version",)
@@ -411,7 +420,7 @@ class Section(_message.Message):
     def __init__(self, kind: _Optional[_Union[SectionKind, str]] = ..., version: _Optional[int] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
 class SnapshotHeader(_message.Message):
-    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id", "next_topic_id", "next_cursor_version", "restore", "lost_streams_from", "lost_streams_to")
+    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id", "next_topic_id", "next_cursor_version", "restore", "lost_streams_from", "lost_streams_to", "rights_version", "rights_enforced")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -422,6 +431,8 @@ class SnapshotHeader(_message.Message):
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     LOST_STREAMS_FROM_FIELD_NUMBER: _ClassVar[int]
     LOST_STREAMS_TO_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_ENFORCED_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     cluster_version: int
     time_ms: int
@@ -432,10 +443,12 @@ class SnapshotHeader(_message.Message):
     restore: _restore_status_pb2.RestoreMark
     lost_streams_from: int
     lost_streams_to: int
-    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., next_cursor_version: _Optional[int] = ..., restore: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ..., lost_streams_from: _Optional[int] = ..., lost_streams_to: _Optional[int] = ...) -> None: ...
+    rights_version: int
+    rights_enforced: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., next_cursor_version: _Optional[int] = ..., restore: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ..., lost_streams_from: _Optional[int] = ..., lost_streams_to: _Optional[int] = ..., rights_version: _Optional[int] = ..., rights_enforced: bool = ...) -> None: ...
 
 class SnapshotRows(_message.Message):
-    __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments", "retention_cuts", "consumed_cuts", "tier_stores", "cursors")
+    __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments", "retention_cuts", "consumed_cuts", "tier_stores", "cursors", "access_rules")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
@@ -451,6 +464,7 @@ class SnapshotRows(_message.Message):
     CONSUMED_CUTS_FIELD_NUMBER: _ClassVar[int]
     TIER_STORES_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_RULES_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
     objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
@@ -466,4 +480,5 @@ class SnapshotRows(_message.Message):
     consumed_cuts: _containers.RepeatedCompositeFieldContainer[_topic_pb2.ConsumedCut]
     tier_stores: _containers.RepeatedCompositeFieldContainer[_tier_pb2.TierStore]
     cursors: _containers.RepeatedCompositeFieldContainer[_cursor_pb2.Cursor]
-    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ..., namespaces: _Optional[_Iterable[_Union[_topic_pb2.Namespace, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., topic_work: _Optional[_Iterable[_Union[_topic_pb2.TopicWork, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[_broker_pb2.Broker, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ..., retention_cuts: _Optional[_Iterable[_Union[_topic_pb2.RetentionCut, _Mapping]]] = ..., consumed_cuts: _Optional[_Iterable[_Union[_topic_pb2.ConsumedCut, _Mapping]]] = ..., tier_stores: _Optional[_Iterable[_Union[_tier_pb2.TierStore, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_cursor_pb2.Cursor, _Mapping]]] = ...) -> None: ...
+    access_rules: _containers.RepeatedCompositeFieldContainer[_rights_pb2.AccessRule]
+    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ..., namespaces: _Optional[_Iterable[_Union[_topic_pb2.Namespace, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., topic_work: _Optional[_Iterable[_Union[_topic_pb2.TopicWork, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[_broker_pb2.Broker, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ..., retention_cuts: _Optional[_Iterable[_Union[_topic_pb2.RetentionCut, _Mapping]]] = ..., consumed_cuts: _Optional[_Iterable[_Union[_topic_pb2.ConsumedCut, _Mapping]]] = ..., tier_stores: _Optional[_Iterable[_Union[_tier_pb2.TierStore, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_cursor_pb2.Cursor, _Mapping]]] = ..., access_rules: _Optional[_Iterable[_Union[_rights_pb2.AccessRule, _Mapping]]] = ...) -> None: ...

@@ -92,6 +92,8 @@ class Agent:
         self._reporting = Reporting(store)
         self._loop_task: asyncio.Task[None] | None = None
         self._doubt_task: asyncio.Task[None] | None = None
+        self.heard_rights: Callable[[int], None] = lambda version: None
+        """Told the version of the rights in force with each answer."""
         self.registered = False
         self.answered_s: float | None = None
         """When the placement driver answered a heartbeat last, on the loop's clock."""
@@ -105,9 +107,15 @@ class Agent:
         if response.heartbeat_interval_ms:
             self._interval_s = response.heartbeat_interval_ms / 1000
         self._tier.learned_url(response.tier_url)
+        self.heard_rights(response.rights_version)
         self._reporting.want_complete()
         self.registered = True
         _log.info("registered", cluster=response.cluster_id, incarnation=f"{self._identity.incarnation:016x}")
+
+    @property
+    def pd(self) -> PdClient:
+        """The calls on the placement drivers."""
+        return self._pd
 
     @property
     def tier_error(self) -> str:
@@ -217,6 +225,7 @@ class Agent:
         if response.send_complete:
             self._reporting.want_complete()
             self._news.set()
+        self.heard_rights(response.rights_version)
         if response.tier_url:
             self._tier.learned_url(response.tier_url)
         self._tasks.wanted(list(response.directives))

@@ -17,7 +17,15 @@ from typing import cast
 import structlog
 from google.protobuf.message import DecodeError
 
-from rangelog_core.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
+from rangelog_core.errors import (
+    InternalError,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    RightMissing,
+    Unauthorized,
+    WrongServer,
+)
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
@@ -29,6 +37,8 @@ from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.deadlines import Deadlines
 from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
+from rangelog_server_common.rights.frame_gate import FrameGate
+from rangelog_server_common.rights.guard import RightsGuard
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
@@ -52,6 +62,8 @@ PENDING_BYTES_MAX = 256 * MIB
 WRITE_BUFFER_BYTES_MAX = 16 * MIB
 ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
+RIGHTS_CHECK_S = 60.0
+"""Followers are asked at least so often whether they may still read."""
 READS_AHEAD_MAX = 64
 """Over all connections: replies of about 256 KiB, or of one batch, that are read before they can be sent."""
 
@@ -71,6 +83,7 @@ class DataPlane:
     paused: dict[ClientConnection, None] = field(default_factory=dict)
     reads_ahead: int = 0
     fetches: FetchesInAll = field(default_factory=FetchesInAll)
+    rights: RightsGuard = field(default_factory=RightsGuard)
     deadlines: Deadlines = field(init=False)
     _refusals: int = 0  # not logged yet
     _refusals_logged_s: float = float("-inf")
@@ -97,6 +110,7 @@ class DataPlane:
         now = self.loop.time()
         for connection in list(self.connections):
             connection.check_deadlines(now)
+            connection.check_rights(now)
 
     def close(self) -> None:
         """Close all connections."""
@@ -120,6 +134,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.features: frozenset[str] = frozenset()  # that both sides announced
         self.weak = weakref.ref(self)  # replicas refer to it without keeping it alive
         self.fetches = FetchQueue(plane.loop, plane.fetches)
+        self.gate = FrameGate(plane.rights, self._handle_later)
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -131,6 +146,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._deadline = plane.loop.time() + HELLO_TIMEOUT_S
         self._slow_deadline = 0.0
+        self._rights_checked = (0, 0.0)  # the version of rights, and when to look again in any case
 
     # ---- asyncio.BufferedProtocol
 
@@ -143,7 +159,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
             return
         try:
-            admit(transport, Port.RANGE_DATA)
+            self.gate.admitted(admit(transport, Port.RANGE_DATA))
         except RangelogError as error:
             self.send_error(0, error)
             self.close()
@@ -196,6 +212,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """End all work of the connection, since the socket is closed."""
         self.closed = True
         self.fetches.close()
+        self.gate.close()
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 
@@ -222,6 +239,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             if not self.greeted and frame.opcode is not Opcode.HELLO:
                 raise ProtocolViolation("the first frame must be a hello")
             handler(self, frame)
+        except RightMissing as error:  # the other streams of the connection go on
+            self.send_error(frame.request_id, error)
         except (Unauthorized, WrongServer) as error:
             self.send_error(frame.request_id, error)
             self.close()
@@ -235,6 +254,24 @@ class ClientConnection(asyncio.BufferedProtocol):
         except Exception:
             _log.exception("a request failed", opcode=frame.opcode.name)
             self.send_error(frame.request_id, InternalError("the request failed; the server's log has the details"))
+
+    def _handle_later(self, frame: Frame) -> None:
+        """Handle a frame that has waited for a grant."""
+        if not self.closed:
+            self._handle(frame)
+            self.store.wal.kick()
+
+    def check_rights(self, now: float) -> None:
+        """End the followers that may not read any more, after each change of rights, and every minute."""
+        version = self.plane.rights.grants.version
+        checked_version, again = self._rights_checked
+        if self.gate.is_open or (version == checked_version and now < again):
+            return
+        known = [
+            each.may_go_on() for each in list(self.fetches.following.values())
+        ]  # all of them: each asks for its grant
+        if all(known):
+            self._rights_checked = (version, now + RIGHTS_CHECK_S)
 
     def require_member(self) -> None:
         """Check that the client named this incarnation. Raises WrongServer."""

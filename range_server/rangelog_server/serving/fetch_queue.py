@@ -35,6 +35,9 @@ class Fetching(Protocol):
     def renew(self, credit_bytes: int) -> None:
         """Add credit of so many bytes; 0: end the fetch, without another reply."""
 
+    def may_go_on(self) -> bool:
+        """Whether its client is known to have the right still; end the fetch where it has not."""
+
 
 @dataclass(slots=True)
 class FetchesInAll:

@@ -8,6 +8,7 @@ from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.serving.connection import ClientConnection
+from rangelog_server.serving.needs import resource, verbs_of_append
 from rangelog_server_common.metrics.tally import count_by
 
 
@@ -19,6 +20,9 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
     connection.taken(size)
     try:
         connection.require_member()
+        if not connection.gate.passes(frame, verbs_of_append(message), resource(message.stream_id)):
+            connection.settled(size)
+            return
         batches = check_payload(message, payload)
         hosted = connection.store.append(connection, frame.request_id, message, batches, payload)
         hosted.writing = connection.weak

@@ -32,6 +32,7 @@ from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
 from rangelog_server.ranges.replica import DiskTrust
 from rangelog_server.serving.connection import READS_AHEAD_MAX, ClientConnection
+from rangelog_server.serving.needs import resource, verbs_of_fetch
 from rangelog_server_common.metrics.tally import count_by
 
 _log = structlog.get_logger("fetch")
@@ -52,6 +53,8 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
     if message.renews:  # it may have ended meanwhile
         if running is not None:
             running.renew(message.credit_bytes)
+        return
+    if not connection.gate.passes(frame, verbs_of_fetch(message), resource(message.stream_id)):
         return
     if running is not None:
         raise ProtocolViolation("a fetch of this id is in progress")
@@ -133,6 +136,15 @@ class _Fetch:
             self._out_of_credit = False
             self._deadline = self._connection.plane.loop.time() + self._wait_s
             self._connection.fetches.queue(self.run)
+
+    def may_go_on(self) -> bool:
+        """Whether its client is known to have the right still; end the fetch where it has not."""
+        message = self._message
+        try:
+            return self._connection.gate.still_passes(verbs_of_fetch(message), resource(message.stream_id))
+        except RangelogError as error:
+            self._fail(error)
+            return True
 
     def _attempt(self) -> None:
         message, connection = self._message, self._connection

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.serving.connection import ClientConnection
+from rangelog_server.serving.needs import READS, resource
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
@@ -14,6 +15,8 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
     another time. Raises RangeNotFound, Corruption.
     """
     message = data_pb2.LookupTimestamp.FromString(frame.message)
+    if not connection.gate.passes(frame, READS, resource(message.stream_id)):
+        return
     hosted = connection.store.find(message.stream_id, message.range_index)
     connection.store.check_readable(hosted)
     readable_end = hosted.core.readable_end(message.known_end_offset)

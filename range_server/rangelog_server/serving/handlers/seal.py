@@ -7,6 +7,7 @@ from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.replica import SealOutcome
 from rangelog_server.serving.connection import ClientConnection
+from rangelog_server.serving.needs import ENDS, resource
 
 _OUTCOMES = {
     SealOutcome.FENCED: data_pb2.SEAL_OUTCOME_FENCED,
@@ -19,6 +20,8 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
     """Raise the fence and reply with the replica's durable offset. Raises WriterFenced, ProtocolViolation, StorageFull."""
     message = data_pb2.Seal.FromString(frame.message)
     connection.require_member()
+    if not connection.gate.passes(frame, ENDS, resource(message.stream_id)):
+        return
 
     def answer(hosted: HostedReplica) -> None:
         told = hosted.core.seal_answer()

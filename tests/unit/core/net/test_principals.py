@@ -20,6 +20,7 @@ from rangelog_proto.v1 import (
     range_server_pb2,
     repair_pb2,
     restore_pb2,
+    rights_pb2,
     table_service_pb2,
     tier_pb2,
     topic_pb2,
@@ -29,7 +30,7 @@ from rangelog_proto.v1 import (
 
 MODULES = (
     broker_pb2, cursor_pb2, group_service_pb2, inspection_pb2, logs_pb2, members_pb2, operations_pb2, pd_pb2,
-    placement_pb2, range_server_pb2, repair_pb2, restore_pb2, table_service_pb2, tier_pb2, topic_pb2,
+    placement_pb2, range_server_pb2, repair_pb2, restore_pb2, rights_pb2, table_service_pb2, tier_pb2, topic_pb2,
     transaction_service_pb2, watermark_service_pb2,
 )  # fmt: skip
 SERVICES = {
@@ -93,6 +94,9 @@ def test_every_service_has_its_roles() -> None:
         ("Repairs/AcceptLoss", "admin"),
         ("Tier/SetTier", "admin"),
         ("Tier/FindObjects", "admin range-server"),
+        ("Rights/GrantRights", "admin"),
+        ("Rights/ListRights", "admin"),
+        ("Rights/CheckRights", "admin broker range-server"),
         ("Inspection/CancelTask", "admin"),
         ("Shards/MergeTransaction", "broker"),
         ("Groups/MergePositions", "broker"),

@@ -1,0 +1,76 @@
+"""Wrong choices about rights: what a rule matches, who decides, and what is remembered of it."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, rare
+
+_RULES = "rangelog_core.rights"
+_STATE = "rangelog_pd.state.rights"
+_TABLE = "rangelog_pd.state.rights_table"
+_RESOURCES = "rangelog_pd.state.resources"
+_SNAPSHOT = "rangelog_pd.state.snapshot"
+_CALLS = "rangelog_pd.handlers.client_rights"
+_DRIVER = "rangelog_pd.driver"
+_GRANTS = "rangelog_server_common.rights.grants"
+_GUARD = "rangelog_server_common.rights.guard"
+_GATE = "rangelog_server_common.rights.frame_gate"
+_PD, _API, _GUARDED = (
+    "pd/state/test_pd_rights.py",
+    "pd/handlers/test_pd_client_rights.py",
+    "server_common/test_rights.py",
+)
+
+RIGHTS: tuple[Mutant, ...] = (
+    rare("rights-prefix-short-by-one", "a rule for orders-* gives orders as well", _RULES,
+         "            if length <= len(known):\n", "            if length <= len(known) + 1:\n", _PD)
+    .and_also(_RULES, "self.verbs.get((kind, known[:length] + PREFIX_END), NONE)",
+              "next((got for (of, start), got in self.verbs.items() if of == kind and start.startswith(known[:length])"
+              " and len(start) - 1 == length), NONE)"),
+    rare("rights-principal-ignored", "a rule for one client is one for all", _RULES,
+         "        for each in (principal, EVERY_CLIENT):\n", "        for each in self._of:\n", _PD),
+    rare("rights-kind-ignored", "a rule for a namespace's name is one for the group of that name", _RULES,
+         "        verbs = self.verbs.get((kind, name), NONE)\n",
+         "        verbs = next((got for (_, of), got in self.verbs.items() if of == name), NONE)\n", _PD),
+    rare("rights-of-journals", "a rule for all streams opens the journals of groups and transactions", _RESOURCES,
+         "    if kind == pb.RESOURCE_KIND_STREAM and is_internal_name(name):\n", "    if False:\n", _PD),
+    rare("rights-shards-appended-to", "a producer's right lets it write past the owner of the shard", _RESOURCES,
+         "    return given & Verb.READ, ", "    return given, ", _PD),
+    rare("rights-revoke-keeps", "what was revoked stays", _STATE, "& ~verbs_of(rule.verbs)", "& ANY", _PD)
+    .and_also(_STATE, "from rangelog_core.rights import NONE,", "from rangelog_core.rights import ANY, NONE,"),
+    rare("rights-version-stays", "servers do not hear that a right was taken", _STATE,
+         "        rights.version += 1\n        if verbs:\n", "        if verbs:\n", _PD),
+    rare("rights-forgotten-by-snapshots", "a restarted placement driver lets everybody in", _SNAPSHOT,
+         "        rights_enforced=state.rights.enforced,\n", "", _PD),
+    rare("rights-rules-forgotten-by-snapshots", "a restarted placement driver lets nobody in", _SNAPSHOT,
+         "            (pd_state_pb2.SECTION_KIND_ACCESS_RULES, state.rights.rules.freeze(), _same),\n", "", _PD),
+    rare("rights-off-is-a-version", "servers refuse everybody though rights are not enforced", _TABLE,
+         "        return self.version if self.enforced else 0\n", "        return self.version\n", _PD),
+    rare("rights-verb-ignored", "a reader trims", _CALLS, "        if not given & verbs:\n", "        if not given:\n", _API),
+    rare("rights-batch-whole", "one allowed item lets the whole batch through", _CALLS,
+         "    if not refused:\n", "    if len(refused) < len(items):\n", _API),
+    rare("rights-lists-all", "a list tells the names of all streams", _CALLS,
+         "            row for row in rows if decide(", "            row for row in rows if True or decide(", _API),
+    rare("rights-name-or-id", "the id of one's own stream beside the name of another's opens that", _CALLS,
+         "        if name or not stream_id:\n", "        if not stream_id:\n", _API),
+    rare("rights-stale-leader", "a new leader does not know yet what the one before was told", _DRIVER,
+         "        if self._leading_term != self.consensus.status().term:\n", "        if False:\n", _API),
+    rare("rights-grant-for-ever", "a grant outlives an outage of the placement drivers without an end", _GRANTS,
+         "        if kept is None or now_s - kept[2] >= GRANT_LIFETIME_S:\n", "        if kept is None:\n", _GUARDED),
+    rare("rights-grants-outlive-revocation", "what was revoked is served until the grant ends by itself", _GRANTS,
+         "            self._kept.clear()\n", "", _GUARDED),
+    rare("rights-late-answer-believed", "an answer from before a revocation counts after it", _GRANTS,
+         "        if version < self.version:\n            return False\n", "", _GUARDED),
+    rare("rights-any-verb", "whoever may read may append", _GUARD,
+         "        if not grant.verbs & verbs:\n", "        if not grant.verbs:\n", _GUARDED),
+    rare("rights-open-in-outages", "without a placement driver everybody may do everything", _GUARD,
+         "            if now_s < failed[0]:\n", "            if now_s < failed[0]:\n"
+         "                return Grant(verbs_of([1, 2, 3, 4, 5]), key[1], key[2])\n            if False:\n", _GUARDED),
+    rare("rights-stream-ignored", "the right on one stream opens all those of the connection", _GATE,
+         "        return self._principal, kind, \"\", number\n", "        return self._principal, kind, \"\", 1\n", _GUARDED),
+    rare("rights-known-for-ever", "a stream that a connection has written to stays its own after a revocation", _GATE,
+         " and known[1] == version and", " and", _GUARDED),
+    rare("rights-known-for-any-verb", "a connection that has read a stream may append to it", _GATE,
+         "known is not None and known[0] & verbs and", "known is not None and", _GUARDED),
+    rare("rights-frames-overtake", "a frame overtakes those that wait, and batches are out of order", _GATE,
+         "        if waiting is not None:\n            self._hold(frame, waiting)\n            return False\n", "", _GUARDED),
+)  # fmt: skip
