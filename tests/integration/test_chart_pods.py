@@ -132,7 +132,7 @@ def restart(pod: Pod) -> float:
 
 
 def test_a_rolling_restart_of_everything_loses_nothing(release: Release) -> None:
-    """All pods start at once and get ready; each kind is restarted, last pod first, while a program appends; all is read again."""
+    """All pods start at once and get ready; each is restarted, the last of its kind first, while a program appends."""
     assert len(release.pods) == 9
     for pod in release.pods.values():
         pod.start()

@@ -1,8 +1,9 @@
-"""Pods of rendered objects as real processes, each in a network and a mount namespace of its own, as far as that goes without a node.
+"""Pods of rendered objects as real processes, each in a network and a mount namespace of its own.
 
 What holds: a pod runs the command, environment, files and probes of its container, under the names that its services give it
-(/etc/hosts in place of DNS), and listens on an address of its own. Its paths lie in a directory of the test: where the container
-has a mount path, its text is replaced by that of the directory. Users, limits and the read-only file system are not imitated.
+(/etc/hosts in place of DNS), and listens on an address of its own. Its paths lie in a directory of the test: where the
+container has a mount path, its text is replaced by that of the directory. Users, limits and the read-only file system are
+not imitated.
 """
 
 from __future__ import annotations
