@@ -51,9 +51,9 @@ class Release:
         """Pods of a kind, the last one first, as an update goes."""
         return [self.pods[name] for name in sorted(self.pods, reverse=True) if f"-{component}-" in name]
 
-    def program(self, *arguments: str) -> subprocess.Popen[str]:
-        """A program in a namespace of its own, with a client's certificate."""
-        made = self.authority.issue(parse_principal("client", "test"), self.directory / "client")
+    def program(self, *arguments: str, role: str = "client") -> subprocess.Popen[str]:
+        """A program in a namespace of its own, with a certificate of this role."""
+        made = self.authority.issue(parse_principal(role, "test"), self.directory / role)
         environment = {"PATH": "/usr/bin:/bin"}
         made.to_environment(environment)
         with (self.directory / "program.log").open("ab") as log:
@@ -113,12 +113,12 @@ class Release:
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Iterator[Release]:
+def release(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Release]:
     """The defaults of the chart: three placement drivers, four range servers, two brokers, certificates by name."""
     if MISSING:
         pytest.skip(MISSING)
     with ExitStack() as stack:
-        yield Release(tmp_path, stack, "default")
+        yield Release(tmp_path, stack, getattr(request, "param", "default"))
 
 
 def restart(pod: Pod) -> float:
@@ -170,3 +170,27 @@ def test_probes_tell_a_hung_process_and_a_lonely_one(release: Release) -> None:
     lonely.wait_for("readinessProbe")
     lonely.kill()
     assert not lonely.probe("livenessProbe") and not lonely.probe("readinessProbe")
+
+
+@pytest.mark.parametrize("release", ["grown"], indirect=True)
+def test_a_group_grows_from_three_to_five(release: Release) -> None:
+    """As docs/kubernetes.md says: the new pods wait to be added, vote then, and come back as members after a restart."""
+    pods = [release.pods[f"rangelog-pd-{number}"] for number in range(5)]
+    for pod in pods[:3]:
+        pod.start()
+    for pod in pods[:3]:
+        pod.wait_for("readinessProbe")
+    addresses = pods[0].environment["RANGELOG_PD"]
+    for pod in pods[3:]:
+        pod.start()
+        host = f"{pod.name}.rangelog-pd.{DOMAIN}"
+        add = f"{pod.name}={host}:7140@{host}:7100"
+        adding = release.program("-m", "pdctl", "--pd", addresses, "pd", "add", add, "--wait-s", "60", role="admin")
+        said, _ = adding.communicate(timeout=90)
+        assert adding.returncode == 0, said + pod.log()
+        pod.wait_for("readinessProbe")
+    assert restart(pods[4]) < pods[4].spec["terminationGracePeriodSeconds"]
+    listing = release.program("-m", "pdctl", "--pd", addresses, "pd", "list", "-o", "json", role="admin")
+    said, _ = listing.communicate(timeout=60)
+    members = json.loads(said)
+    assert all(pod.name in said for pod in pods), members
