@@ -26,6 +26,16 @@ COPIES = {
 }
 """Files that helm must find in the chart, and where they come from."""
 
+REFUSED = (
+    ("pd.replicas=1", "initialMembers"),
+    ("pd.replicas=2", "pd.replicas"),
+    ("rangeServer.replicas=3", "rangeServer"),
+    (("rangeServers.zones[0].name=a,rangeServers.zones[0].nodeZone=x,rangeServers.zones[0].replicas=1,"
+     "rangeServers.zones[1].name=a,rangeServers.zones[1].nodeZone=y,rangeServers.zones[1].replicas=1"), "each name once"),
+    ("monitoring.serviceMonitor.enabled=true", "tlsSecret"),
+)  # fmt: skip
+"""Values that helm must refuse, and what its message names."""
+
 
 def chart_digest(chart: Path = CHART) -> str:
     """Return a digest over the names and the bytes of all files of the chart, its examples included."""
@@ -58,6 +68,19 @@ def render(helm: str, arguments: list[str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
+def accepted_wrongly(helm: str) -> list[str]:
+    """Return those of REFUSED that helm renders, or refuses for another reason."""
+    wrong = []
+    for values, named in REFUSED:
+        try:
+            render(helm, ["--set", values])
+        except subprocess.CalledProcessError as error:
+            if named in error.stderr:
+                continue
+        wrong.append(values)
+    return wrong
+
+
 def main() -> int:
     """Return 0 if the chart is sound and the golden copies are of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -85,7 +108,10 @@ def main() -> int:
     if stale:
         print(f"helm/golden is not of this chart: {', '.join(stale)}: make helm UPDATE=1, and read the difference")
         return 1
-    print(f"helm: lint and {len(renderings())} renderings are in order")
+    if wrong := accepted_wrongly(options.helm):
+        print(f"helm: values that must be refused are not: {'; '.join(wrong)}")
+        return 1
+    print(f"helm: lint and {len(renderings())} renderings are in order, {len(REFUSED)} bad values are refused")
     return 0
 
 

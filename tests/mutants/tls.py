@@ -50,4 +50,13 @@ TLS: tuple[Mutant, ...] = (
          '"ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S', '"ssl_handshake_timeout": 60.0', _PORTS),
     rare("tls-not-backdated", "a clock that is a minute behind refuses a new certificate", "rangelog_cli.certs.authority",
          "        .not_valid_before(now - BACKDATED)\n", "        .not_valid_before(now)\n", _FILES),
+    rare("probe-believes-a-neighbour", "a healthy process at the same port keeps a dead one alive", "rangelog_cli.healthcheck",
+         "    if own.role in SERVER_ROLES and peer != own:\n", "    if False:\n", "cli/test_healthcheck.py"),
+    rare("probe-takes-any-answer", "a process that says 503 is ready", "rangelog_cli.healthcheck",
+         "    if not head.startswith(_OK):\n", "    if not head:\n", "cli/test_healthcheck.py"),
+    rare("stops-without-a-yes", "a pod that is to stop asks once, and stops whatever the answer is", "pdctl.server_waiting",
+         "            if found.safe or time.monotonic() >= end_s:\n", "            if True:\n",
+         "pdctl/test_pdctl_impact_waiting.py"),
+    rare("impact-for-everybody", "a client learns the names of streams that are not its own", _WHO,
+         "frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN}),  # may I stop now?", "_ALL,", _NAMES),
 )  # fmt: skip

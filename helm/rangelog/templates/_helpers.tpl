@@ -52,6 +52,8 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- define "rangelog.rangeServerSets" -}}
 {{- $name := include "rangelog.fullname" . -}}
 {{- $sets := list -}}
+{{- $zones := list }}{{ range .Values.rangeServers.zones }}{{ $zones = append $zones .name }}{{ end }}
+{{- if ne (len $zones) (len (uniq $zones)) }}{{ fail "rangeServers.zones: each name once" }}{{ end }}
 {{- range .Values.rangeServers.zones }}
 {{- $sets = append $sets (dict "set" (printf "%s-rs-%s" $name .name) "zone" .name "nodeZone" .nodeZone "replicas" .replicas) }}
 {{- else }}
