@@ -22,7 +22,7 @@ from tests.integration.helpers.pd_group import wait_for_version
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.integration.helpers.previous_program import PreviousProgram, install
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(700)]
 
 RELEASES = ("previous", "present")
 PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"))
@@ -31,7 +31,7 @@ GAP_S_MAX = 20.0
 """Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
 election; a broker the move of its shards."""
 GROW_TIMEOUT_S = 60.0
-UPGRADE_TIMEOUT_S = 300.0
+UPGRADE_TIMEOUT_S = 500.0
 SMALL_COUNT = 12
 PACKING = {
     "RANGELOG_PD_AUTO_FINALIZE": "false",

@@ -1,4 +1,4 @@
-"""Wrong choices about the members of the group of placement drivers and their upgrade; those that seeds see are in the Raft simulation."""
+"""Wrong choices about the members of the group of placement drivers and their upgrade; the Raft simulation has those that seeds see."""
 
 from __future__ import annotations
 

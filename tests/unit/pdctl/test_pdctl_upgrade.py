@@ -34,13 +34,13 @@ def test_the_order_is_placement_drivers_then_range_servers_then_brokers() -> Non
 @pytest.mark.parametrize(
     ("program", "older"),
     [
-        (ProgramVersion(6, "9.9"), True), (ProgramVersion(0, "0.2.0"), True), (ProgramVersion(7, "0.1.9"), True), (ProgramVersion(7, "0.10.0"), False),
-        (ProgramVersion(7, "0.2.0"), False), (ProgramVersion(7, ""), False), (ProgramVersion(8, "0.0"), False), (ProgramVersion(0, ""), True),
+        ((6, "9.9"), True), ((0, "0.2.0"), True), ((7, "0.1.9"), True), ((7, "0.10.0"), False),
+        ((7, "0.2.0"), False), ((7, ""), False), ((8, "0.0"), False), ((0, ""), True),
     ],
 )  # fmt: skip
-def test_a_level_counts_before_a_version(program: ProgramVersion, older: bool) -> None:
+def test_a_level_counts_before_a_version(program: tuple[int, str], older: bool) -> None:
     """A level that was not told is an earlier one; a version that was not told says nothing."""
-    assert is_older(_process("rs1", program), ProgramVersion(7, "0.2.0")) is older
+    assert is_older(_process("rs1", ProgramVersion(*program)), ProgramVersion(7, "0.2.0")) is older
 
 
 def test_the_newest_program_may_be_that_of_this_command() -> None:
