@@ -1,4 +1,4 @@
-"""Wrong choices about the members of the group of placement drivers and their upgrade; the Raft simulation has those that seeds see."""
+"""Wrong choices about the members of the group of placement drivers, and its upgrade; others are in the Raft simulation."""
 
 from __future__ import annotations
 
