@@ -1,7 +1,7 @@
 """Build the wheel of an earlier commit for the tests of upgrades: `python tools/previous_release.py COMMIT`.
 
 What holds: the wheel is built from `git archive` of the commit, of nothing else, and is the same whenever it is built. It is
-kept beside a description (commit, program version, feature level, SHA-256), so that a test needs neither git nor a package index.
+kept beside a description (commit, version, feature level, SHA-256), so that a test needs neither git nor an index.
 """
 
 from __future__ import annotations

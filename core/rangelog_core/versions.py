@@ -21,6 +21,21 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
+FEATURE_LEVEL = 8
+"""Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
+means never changes afterwards). All processes report it."""
+
+LEVEL_CHANGES = {
+    2: "many seals in one command, updates that expect a version, checks of a leader by its followers",
+    3: "a new range takes the place of the empty sealed ranges before it",
+    4: "namespaces, topics, brokers",
+    5: "objects of the tier are repacked by hand",
+    6: "drains, moves, placement by zones and labels, cursors, restores, changes of members",
+    7: "small objects are packed and trimmed rows leave by themselves, the loss of an open range can be accepted",
+    8: "rights of clients",
+}
+"""By feature level: what the cluster does from this cluster version on."""
+
 DATA_PLANE_VERSIONS = VersionRange(1, 1)
 """Versions of the messages after Hello. Hello and its reply have the same form in every version."""
 

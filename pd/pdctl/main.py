@@ -35,6 +35,7 @@ from pdctl.topics.namespace import namespace
 from pdctl.topics.shard import shard
 from pdctl.topics.topic import topic
 from pdctl.transactions.transaction import transaction
+from pdctl.upgrade.upgrade import upgrade
 
 _SHELLS = {
     "bash": 'eval "$(_PDCTL_COMPLETE=bash_source pdctl)"',
@@ -123,7 +124,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top, logs, acl,
+    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, upgrade,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -21,6 +21,7 @@ from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.counts import OK, DriverCounts
 from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile import finalizing
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
@@ -335,7 +336,7 @@ class Driver:
                     wanted += self.rebalance.commands(state, self.view, self.now_ms())
                 if state.has_undated and not self._clock.provisional:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
-            await self._raise_cluster_version()
+            await self._upgrade_by_itself()
             if not named:
                 await self._propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
@@ -359,15 +360,19 @@ class Driver:
             except RangelogError as error:
                 _log.debug("owners are assigned in the next round: %s", error)
 
-    async def _raise_cluster_version(self) -> None:
-        """Raise the cluster version once all members announce a higher feature level."""
-        levels = [member.feature_level for member in self.consensus.status().members]
-        common = min(levels, default=0)
-        if common > self._machine.state.cluster_version:
-            _log.info("all placement drivers have feature level %d: it is the cluster version now", common)
-            command = pd_state_pb2.Command(version=common)
-            command.set_cluster_version.version = common
-            await self._propose_own(command, gated=False)
+    async def _upgrade_by_itself(self) -> None:
+        """Raise the cluster version once all members announce a higher feature level, unless that is left to an operator."""
+        common = finalizing.common_level(each.feature_level for each in self.consensus.status().members)
+        before = self._machine.state.cluster_version
+        if finalizing.rises_by_itself(before, common, auto_finalize=self.settings.auto_finalize):
+            await self.raise_cluster_version(common)
+
+    async def raise_cluster_version(self, level: int) -> None:
+        """Raise it to a level that all members have announced; the command needs this level, so that no other applies it."""
+        _log.info("all placement drivers have feature level %d: it is the cluster version now", level)
+        command = pd_state_pb2.Command(version=level)
+        command.set_cluster_version.version = level
+        await self._propose_own(command, gated=False)
 
     async def _propose_own(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
         self._date(command, gated=gated)

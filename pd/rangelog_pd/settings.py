@@ -87,6 +87,9 @@ class PdSettings(TlsSettings):
     scale_timeout_ms: int = Field(default=int(PLAN_TIMEOUT_MS), ge=1_000)
     retention_interval_ms: int = Field(default=INTERVAL_MS_MIN, ge=100)
     snapshot_entries: int = Field(default=5_000, ge=100)
+    auto_finalize: bool = True
+    """Whether this member, as leader, raises the cluster version once all members have a higher level; else `pdctl upgrade
+    finalize` does. A new cluster begins at the level of its members either way."""
     feature_level_max: int = Field(default=FEATURE_LEVEL, ge=FEATURE_LEVEL_MIN, le=FEATURE_LEVEL)
 
     def listened(self) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,11 @@ import rangelog
 from rangelog import StreamConfig, TopicConfig
 from rangelog_cli.local.processes import Cluster, Process, stop_all
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from tests.integration.helpers.pd_group import described, wait_for_version
+from tests.integration.helpers.pd_group import wait_for_version
+from tests.integration.helpers.pdctl_command import Pdctl
 from tests.integration.helpers.previous_program import PreviousProgram, install
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(700)]
 
 RELEASES = ("previous", "present")
 PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"))
@@ -29,6 +31,14 @@ GAP_S_MAX = 20.0
 """Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
 election; a broker the move of its shards."""
 GROW_TIMEOUT_S = 60.0
+UPGRADE_TIMEOUT_S = 500.0
+SMALL_COUNT = 12
+PACKING = {
+    "RANGELOG_PD_AUTO_FINALIZE": "false",
+    "RANGELOG_PD_REPACK_TARGET_BYTES": str(1 << 20),
+    "RANGELOG_PD_REPACK_MIN_AGE_MS": "1000",
+}
+"""The previous release reads none of them: it has neither packing nor `finalize`."""
 
 
 @dataclass
@@ -127,22 +137,14 @@ def running(clients: Clients) -> Iterator[None]:
 async def test_each_process_of_the_previous_release_is_replaced_under_load(
     cluster_factory: Any, tmp_path: Path, previous: PreviousProgram, capsys: Any
 ) -> None:
-    """Nothing acked is lost or there twice, order stays, acks go on; the version rises with the last; clients of before work."""
+    """Nothing acked is lost or there twice, order stays, acks go on; the version rises with the last."""
     assert previous.feature_level < FEATURE_LEVEL
-    cluster = cluster_factory(range_servers=4, brokers=2, env=previous.env)
+    cluster = cluster_factory(range_servers=4, brokers=2, env=previous.env | PACKING)
     await _create(cluster)
     clients = Clients(tmp_path, cluster.connect_string, previous)
     with running(clients):
         await clients.grow(50)
-        for name in (*cluster.placement_drivers, *cluster.range_servers, *cluster.brokers):
-            assert (await described(cluster)).cluster_version <= previous.feature_level or name not in (
-                "pd1",
-                "pd2",
-                "pd3",
-            )
-            await _replace(cluster, name)
-            await clients.grow(50)
-        await wait_for_version(cluster, FEATURE_LEVEL)
+        await _upgrade(cluster, previous, clients)
         await clients.grow(100)
         for each in clients.all.values():
             if each.role in ("write", "produce"):
@@ -161,18 +163,60 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
 
 
 async def _create(cluster: Cluster) -> None:
-    """What the clients write to: small ranges, so that placement and the tier have work."""
+    """What the clients write to: small ranges, so that placement and the tier have work; and many small objects."""
     small = StreamConfig(range_size_bytes_max=ROLL_BYTES)
     async with await rangelog.connect(cluster.connect_string) as client:
         for release in RELEASES:
             await client.create_stream(f"{release}-stream", small)
             await client.topics.create(f"{release}-topic", TopicConfig(stream=small), shards=2)
+        await client.create_stream("small")
+        for number in range(SMALL_COUNT):
+            await client.append("small", [b"%d" % number])
+            await client.seal_stream("small")
 
 
-async def _replace(cluster: Cluster, name: str) -> None:
-    """Stop one process, and start the present program on its data directory."""
-    cluster.members[name].env.pop("PYTHONPATH")
-    await asyncio.to_thread(cluster.restart, name)
+async def _upgrade(cluster: Cluster, previous: PreviousProgram, clients: Clients) -> None:
+    """As an operator does it: `check` says who is next, until nobody is; then `finalize`."""
+    pdctl = Pdctl(cluster)
+    replaced: list[str] = []
+    end_s = time.monotonic() + UPGRADE_TIMEOUT_S
+    while len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) < SMALL_COUNT:
+        assert time.monotonic() < end_s, "the previous release does not put them into the tier"
+        await asyncio.sleep(0.3)
+    while len(replaced) < len(cluster.members):
+        assert time.monotonic() < end_s, f"only {replaced} were replaced"
+        told = await _asked(pdctl)
+        if not told["next"] or told["next"] in replaced:
+            await asyncio.sleep(0.3)  # it is not heard of yet, or ranges have too few copies for a moment
+            continue
+        assert told["cluster_version"] == previous.feature_level
+        refused = await asyncio.to_thread(pdctl, "upgrade", "finalize", "--yes")
+        assert refused.returncode != 0, "the cluster version rose while a process is of the previous release"
+        cluster.members[told["next"]].env.pop("PYTHONPATH")
+        await asyncio.to_thread(cluster.restart, told["next"])
+        replaced.append(told["next"])
+        await clients.grow(50)
+    assert set(replaced[:3]) == set(cluster.placement_drivers), "placement drivers go first"
+    told = await _asked(pdctl)
+    while any(each["older"] for each in told["processes"]):  # not all were heard of since
+        assert time.monotonic() < end_s, told
+        await asyncio.sleep(0.3)
+        told = await _asked(pdctl)
+    assert told["cluster_version"] == previous.feature_level and told["finalize"]["hindrances"] == []
+    assert len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) == SMALL_COUNT
+    done = await asyncio.to_thread(pdctl.json, "upgrade", "finalize", "--yes")
+    assert done == {"cluster_version_before": previous.feature_level, "cluster_version": FEATURE_LEVEL}
+    await wait_for_version(cluster, FEATURE_LEVEL)
+    while len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) == SMALL_COUNT:
+        assert time.monotonic() < end_s, "small objects are not packed, which level 7 brings"
+        await asyncio.sleep(0.3)
+
+
+async def _asked(pdctl: Pdctl) -> dict[str, Any]:
+    done = await asyncio.to_thread(pdctl, "upgrade", "check", "-o", "json")
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == int(bool(told["next"]) or told["cluster_version"] < FEATURE_LEVEL), done
+    return told
 
 
 async def _caught_up(clients: Clients) -> None:

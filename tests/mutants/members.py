@@ -1,13 +1,15 @@
-"""Wrong choices about the members of the group of placement drivers; those that seeds see are in the Raft simulation."""
+"""Wrong choices about the members of the group of placement drivers, and its upgrade; others are in the Raft simulation."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, rare
+from tests.mutants.upgrades import UPGRADES
 
 _RULES = "rangelog_pd.consensus.rules"
 _TEST = "pd/consensus/rules/test_member_changes.py"
 
 MEMBERS: tuple[Mutant, ...] = (
+    *UPGRADES,
     rare("members-of-a-cut-entry", "a configuration whose entry lost an election goes on counting", f"{_RULES}.membership",
          "        while len(self._history) > 1 and self.index >= index:\n", "        while False:\n", _TEST),
     rare("members-out-of-reach", "a change is begun that leaves no majority that answers", f"{_RULES}.member_changes",

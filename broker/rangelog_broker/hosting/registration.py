@@ -12,6 +12,7 @@ from rangelog.errors import RangelogError
 from rangelog_broker.hosting.assignments import OwnedKey
 from rangelog_broker.hosting.load_report import LoadReport
 from rangelog_core.net.broker_client import BrokerClient
+from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import broker_pb2
 
 CALL_TIMEOUT_S = 5.0
@@ -100,6 +101,7 @@ class Registration:
                 loads=loads,
                 complete=complete,
                 covered=self._reported.covered(),
+                feature_level=FEATURE_LEVEL,
             )
             self._report.forget()
             self.heartbeats += 1

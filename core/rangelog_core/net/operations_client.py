@@ -31,3 +31,9 @@ class OperationsClient:
     async def check_impact(self, request: pb.CheckImpactRequest, *, timeout_s: float) -> pb.CheckImpactResponse:
         """Ask whether servers may go down now."""
         return await self._pd.call_service(OperationsStub, lambda stub: stub.CheckImpact, request, timeout_s)
+
+    async def finalize_upgrade(
+        self, request: pb.FinalizeUpgradeRequest, *, timeout_s: float
+    ) -> pb.FinalizeUpgradeResponse:
+        """Raise the cluster version, or ask what hinders it."""
+        return await self._pd.call_service(OperationsStub, lambda stub: stub.FinalizeUpgrade, request, timeout_s)

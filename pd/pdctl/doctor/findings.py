@@ -110,9 +110,7 @@ def _versions(told: Gathered) -> list[Diagnosis]:
     behind = [level for level in levels if level > told.described.cluster_version]
     if behind:
         detail = f"cluster version {told.described.cluster_version}, the programs have {max(behind)}"
-        return [
-            Diagnosis("versions", NOTE, "cluster", detail, "it rises once all placement drivers have been heard of")
-        ]
+        return [Diagnosis("versions", NOTE, "cluster", detail, "see `pdctl upgrade check`")]
     return [Diagnosis("versions", OK, "cluster", f"all run {next(iter(versions))}")]
 
 

@@ -71,7 +71,9 @@ async def list_brokers(driver: Driver, request: pb.ListBrokersRequest) -> pb.Lis
     await driver.barrier()
     with driver.state() as state:
         owners = state.owners
-        response = pb.ListBrokersResponse(brokers=owners.brokers.values())
+        response = pb.ListBrokersResponse(brokers=owners.brokers.values())  # copies, so that levels may be put in
+        for each in response.brokers:
+            each.feature_level = driver.brokers.feature_level(each)
         for name, keys in owners.owned.items():
             journals = sum(key in keys for key in JOURNAL_KEYS)
             response.owned.add(broker=name, shards=len(keys) - journals, journals=journals)

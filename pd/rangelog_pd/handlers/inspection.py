@@ -202,6 +202,7 @@ async def inspect_member(driver: Driver, request: pb.InspectMemberRequest) -> pb
         wall_ms=driver.wall_ms(),
         leader=driver.consensus.is_leader(),
         feature_level=driver.settings.feature_level_max,
+        auto_finalize=driver.settings.auto_finalize,
     )
     try:
         disk = os.statvfs(driver.settings.data_dir)

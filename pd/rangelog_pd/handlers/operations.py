@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rangelog_core.errors import InvalidArgument, RangeNotFound
+from rangelog_core.errors import InvalidArgument, OutcomeUnknown, PreconditionFailed, RangeNotFound
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.servers import describe_server
-from rangelog_pd.reconcile import draining, impact
+from rangelog_pd.handlers.servers import describe_server, describe_servers
+from rangelog_pd.reconcile import draining, finalizing, impact
+from rangelog_pd.reconcile.finalizing import Announced
 from rangelog_pd.reconcile.impact import LISTED_MAX
 from rangelog_pd.reconcile.task_board import task_id_of
 from rangelog_pd.state.server_modes import registered
@@ -96,6 +97,41 @@ async def check_impact(driver: Driver, request: pb.CheckImpactRequest) -> pb.Che
         )
     keeps_majority = response.members_reachable >= response.members_needed
     response.safe = found.is_harmless and keeps_majority and not response.unreported
+    return response
+
+
+async def finalize_upgrade(driver: Driver, request: pb.FinalizeUpgradeRequest) -> pb.FinalizeUpgradeResponse:
+    """Raise the cluster version to the leader's level. Raises PreconditionFailed (a process is older), OutcomeUnknown."""
+    await driver.barrier()
+    level = driver.settings.feature_level_max
+    members = [Announced(each.name, each.feature_level) for each in driver.consensus.status().members]
+    with driver.state() as state:
+        before = state.cluster_version
+        servers = [Announced(each.name, each.feature_level) for each in describe_servers(driver, state)]
+        known = sorted(state.owners.brokers.values(), key=lambda each: each.name)
+        brokers = [Announced(each.name, driver.brokers.feature_level(each)) for each in known if not each.lost]
+    if request.accept_older:
+        servers, brokers = [], []
+    found = finalizing.hindrances(level, members, servers, brokers) if level > before else []
+    response = pb.FinalizeUpgradeResponse(
+        cluster_version_before=before,
+        cluster_version=max(level, before),
+        auto_finalize=driver.settings.auto_finalize,
+    )
+    if request.dry_run:
+        response.hindrances.extend(found[: finalizing.LISTED_MAX])
+        return response
+    if found:
+        more = f", and {len(found) - finalizing.LISTED_MAX} more" if len(found) > finalizing.LISTED_MAX else ""
+        listed = "; ".join(found[: finalizing.LISTED_MAX])
+        raise PreconditionFailed(f"the cluster version stays {before}: {listed}{more}")
+    if level > before:
+        await driver.raise_cluster_version(level)
+        with driver.state() as state:
+            if state.cluster_version < level:
+                raise OutcomeUnknown(
+                    f"the cluster version is {state.cluster_version}, not {level} yet: repeat the call"
+                )
     return response
 
 

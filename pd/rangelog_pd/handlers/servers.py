@@ -110,4 +110,5 @@ def describe_server(driver: Driver, state: State, name: str) -> common_pb2.Serve
         server.used_bytes = view.used_bytes
         server.capacity_bytes = view.capacity_bytes
         server.last_heartbeat_ms = view.heard_wall_ms
+        server.feature_level = view.feature_level
     return server

@@ -120,6 +120,7 @@ _OPERATION_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "RemoveServer": operations.remove_server,
     "DescribeDrain": operations.describe_drain,
     "CheckImpact": operations.check_impact,
+    "FinalizeUpgrade": operations.finalize_upgrade,
 }
 
 _CURSOR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {

@@ -23,6 +23,8 @@ class BrokerLoads:
     incarnation: int
     heard_ms: float
     complete: bool = False
+    feature_level: int = 0
+    """Of its program; 0: not heard yet, or a program that does not tell."""
     loads: dict[ShardKey, tuple[int, int]] = field(default_factory=dict)
     """(events/s, bytes/s) of its shards; none for 0."""
     bytes_per_s: int = 0
@@ -66,6 +68,7 @@ class BrokersView:
         if known is None or known.incarnation != request.incarnation:
             known = self._brokers[request.name] = BrokerLoads(request.incarnation, now_ms)
         known.heard_ms = now_ms
+        known.feature_level = request.feature_level
         if request.complete:
             known.loads.clear()
             known.bytes_per_s = 0
@@ -73,6 +76,11 @@ class BrokersView:
         for each in request.loads:
             known.put((each.topic_id, each.shard_id), (each.events_per_s, each.bytes_per_s))
         return broker_pb2.BrokerHeartbeatResponse(send_all=not known.complete)
+
+    def feature_level(self, broker: broker_pb2.Broker) -> int:
+        """Return the level of a broker's program; 0: not heard in this incarnation, or a program that does not tell."""
+        known = self._brokers.get(broker.name)
+        return known.feature_level if known is not None and known.incarnation == broker.incarnation else 0
 
     def load(self, name: str, incarnation: int, key: ShardKey) -> int:
         """Return the bytes/s of a shard, as its owner reports it."""

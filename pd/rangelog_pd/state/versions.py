@@ -21,11 +21,12 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from rangelog_core import versions
 from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 8
+FEATURE_LEVEL = versions.FEATURE_LEVEL
 """Of this program."""
 
 LEVEL_EMPTY_RANGES = 3

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Broker(_message.Message):
-    __slots__ = ("name", "incarnation", "address", "zone", "version", "lost", "registered_ms", "control_address")
+    __slots__ = ("name", "incarnation", "address", "zone", "version", "lost", "registered_ms", "control_address", "feature_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class Broker(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     address: str
@@ -24,7 +25,8 @@ class Broker(_message.Message):
     lost: bool
     registered_ms: int
     control_address: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., lost: bool = ..., registered_ms: _Optional[int] = ..., control_address: _Optional[str] = ...) -> None: ...
+    feature_level: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., lost: bool = ..., registered_ms: _Optional[int] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("topic_id", "shard_id", "broker", "incarnation", "owner_epoch")
@@ -99,18 +101,20 @@ class ShardCover(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class BrokerHeartbeatRequest(_message.Message):
-    __slots__ = ("name", "incarnation", "loads", "complete", "covered")
+    __slots__ = ("name", "incarnation", "loads", "complete", "covered", "feature_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOADS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     COVERED_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     loads: _containers.RepeatedCompositeFieldContainer[ShardLoad]
     complete: bool
     covered: _containers.RepeatedCompositeFieldContainer[ShardCover]
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ...) -> None: ...
+    feature_level: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class BrokerHeartbeatResponse(_message.Message):
     __slots__ = ("register", "send_all", "cover", "rights_version")

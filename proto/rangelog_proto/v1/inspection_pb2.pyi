@@ -121,7 +121,7 @@ class InspectMemberRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class InspectMemberResponse(_message.Message):
-    __slots__ = ("name", "version", "wall_ms", "disk_free_bytes", "disk_total_bytes", "leader", "feature_level")
+    __slots__ = ("name", "version", "wall_ms", "disk_free_bytes", "disk_total_bytes", "leader", "feature_level", "auto_finalize")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class InspectMemberResponse(_message.Message):
     DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FINALIZE_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     wall_ms: int
@@ -136,4 +137,5 @@ class InspectMemberResponse(_message.Message):
     disk_total_bytes: int
     leader: bool
     feature_level: int
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., wall_ms: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., leader: bool = ..., feature_level: _Optional[int] = ...) -> None: ...
+    auto_finalize: bool
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., wall_ms: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., leader: bool = ..., feature_level: _Optional[int] = ..., auto_finalize: bool = ...) -> None: ...

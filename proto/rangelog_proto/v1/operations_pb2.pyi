@@ -116,3 +116,23 @@ class CheckImpactResponse(_message.Message):
     members_needed: int
     unreported: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, safe: bool = ..., range_count: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[RangeTrouble, _Mapping]]] = ..., lost_count: _Optional[int] = ..., short: _Optional[_Iterable[_Union[RangeTrouble, _Mapping]]] = ..., short_count: _Optional[int] = ..., stalled: _Optional[_Iterable[_Union[RangeTrouble, _Mapping]]] = ..., stalled_count: _Optional[int] = ..., members_reachable: _Optional[int] = ..., members_needed: _Optional[int] = ..., unreported: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FinalizeUpgradeRequest(_message.Message):
+    __slots__ = ("dry_run", "accept_older")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_OLDER_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    accept_older: bool
+    def __init__(self, dry_run: bool = ..., accept_older: bool = ...) -> None: ...
+
+class FinalizeUpgradeResponse(_message.Message):
+    __slots__ = ("cluster_version_before", "cluster_version", "hindrances", "auto_finalize")
+    CLUSTER_VERSION_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HINDRANCES_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FINALIZE_FIELD_NUMBER: _ClassVar[int]
+    cluster_version_before: int
+    cluster_version: int
+    hindrances: _containers.RepeatedScalarFieldContainer[str]
+    auto_finalize: bool
+    def __init__(self, cluster_version_before: _Optional[int] = ..., cluster_version: _Optional[int] = ..., hindrances: _Optional[_Iterable[str]] = ..., auto_finalize: bool = ...) -> None: ...

@@ -54,6 +54,11 @@ class OperationsStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_operations__pb2.CheckImpactRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_operations__pb2.CheckImpactResponse.FromString,
                 _registered_method=True)
+        self.FinalizeUpgrade = channel.unary_unary(
+                '/rangelog.v1.Operations/FinalizeUpgrade',
+                request_serializer=rangelog__proto_dot_v1_dot_operations__pb2.FinalizeUpgradeRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_operations__pb2.FinalizeUpgradeResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer(object):
@@ -83,6 +88,12 @@ class OperationsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FinalizeUpgrade(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -105,6 +116,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.CheckImpact,
                     request_deserializer=rangelog__proto_dot_v1_dot_operations__pb2.CheckImpactRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_operations__pb2.CheckImpactResponse.SerializeToString,
+            ),
+            'FinalizeUpgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinalizeUpgrade,
+                    request_deserializer=rangelog__proto_dot_v1_dot_operations__pb2.FinalizeUpgradeRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_operations__pb2.FinalizeUpgradeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -215,6 +231,33 @@ class Operations(object):
             '/rangelog.v1.Operations/CheckImpact',
             rangelog__proto_dot_v1_dot_operations__pb2.CheckImpactRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_operations__pb2.CheckImpactResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinalizeUpgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.Operations/FinalizeUpgrade',
+            rangelog__proto_dot_v1_dot_operations__pb2.FinalizeUpgradeRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_operations__pb2.FinalizeUpgradeResponse.FromString,
             options,
             channel_credentials,
             insecure,

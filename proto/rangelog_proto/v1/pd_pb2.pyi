@@ -575,7 +575,7 @@ class TaskReport(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., done: bool = ..., error: _Optional[str] = ..., failed_servers: _Optional[_Iterable[str]] = ..., writer_answers: bool = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error")
+    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error", "feature_level")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -587,6 +587,7 @@ class HeartbeatRequest(_message.Message):
     LOG_END_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     TIER_ERROR_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     server: str
     incarnation: int
     sequence: int
@@ -598,7 +599,8 @@ class HeartbeatRequest(_message.Message):
     log_end: int
     wall_ms: int
     tier_error: str
-    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ...) -> None: ...
+    feature_level: int
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("directives", "send_complete", "tier_url", "rights_version")

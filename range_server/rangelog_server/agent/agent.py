@@ -17,6 +17,7 @@ import structlog
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.copy import Copier
 from rangelog_server.agent.directives.drop import drop_replica
@@ -213,6 +214,7 @@ class Agent:
             log_end=store.wal.flushed_lsn,
             wall_ms=time.time_ns() // 1_000_000,
             tier_error=self._tier.watch.error,
+            feature_level=FEATURE_LEVEL,
         )
         try:
             await self._reporting.fill(request)

@@ -1,0 +1,37 @@
+"""Wrong choices about the end of an upgrade: who must have the new program before it is final, and who is next."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, rare
+
+_RULES = "rangelog_pd.reconcile.finalizing"
+_RULES_TEST = "pd/reconcile/test_pd_finalizing.py"
+_CALL = "rangelog_pd.handlers.operations"
+_CALL_TEST = "pd/handlers/test_pd_finalize.py"
+_PLAN = "pdctl.upgrade.plan"
+_PLAN_TEST = "pdctl/test_pdctl_upgrade.py"
+
+UPGRADES: tuple[Mutant, ...] = (
+    rare("finalize-newest-counts", "the version rises with the first new member, and the others stop", _RULES,
+         "    return min(levels, default=0)\n", "    return max(levels, default=0)\n", _RULES_TEST),
+    rare("finalize-without-being-asked", "an operator who wants a way back loses it", _RULES,
+         "(auto_finalize or cluster_version == CLUSTER_VERSION_FIRST)", "True", _RULES_TEST),
+    rare("finalize-new-cluster-waits", "a new cluster refuses topics until an upgrade is finalized that never was", _RULES,
+         "(auto_finalize or cluster_version == CLUSTER_VERSION_FIRST)", "auto_finalize", _RULES_TEST),
+    rare("finalize-unheard-member", "a member that is down while all others are new comes back, and stops", _RULES,
+         "for each in members if each.feature_level != level]",
+         "for each in members if each.feature_level not in (0, level)]", _CALL_TEST),
+    rare("finalize-accepts-older-members", "a flag that is meant for servers stops a placement driver", _CALL,
+         "        servers, brokers = [], []\n", "        members, servers, brokers = [], [], []\n", _CALL_TEST),
+    rare("finalize-servers-do-not-count", "the operator is not told that half of the range servers are of before", _CALL,
+         "hindrances(level, members, servers, brokers)", "hindrances(level, members, [], brokers)", _CALL_TEST),
+    rare("finalize-dry-run-for-real", "who only asks has no way back", _CALL,
+         "    if request.dry_run:\n", "    if request.dry_run and found:\n", _CALL_TEST),
+    rare("upgrade-leader-first", "leadership moves to a member that is replaced next, and again", _PLAN,
+         "key=lambda each: (each.leader, each.name)", "key=lambda each: (not each.leader, each.name)", _PLAN_TEST),
+    rare("upgrade-untold-is-new", "a server of before levels were told is never replaced", _PLAN,
+         "        return process.program.feature_level < than.feature_level\n",
+         "        return 0 < process.program.feature_level < than.feature_level\n", _PLAN_TEST),
+    rare("upgrade-servers-first", "range servers ask for what the placement drivers do not know yet", _PLAN,
+         "    for kind in ProcessKind:\n", "    for kind in reversed(ProcessKind):\n", _PLAN_TEST),
+)  # fmt: skip
