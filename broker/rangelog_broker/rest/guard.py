@@ -15,6 +15,7 @@ from typing import Any
 
 from rangelog.errors import InternalError, InvalidArgument, Overloaded, RangelogError, RequestTimeout, Unauthorized
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
+from rangelog_core.tracing import served
 from rangelog_server_common.http_server import REFUSAL
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -24,6 +25,8 @@ BODY_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 75.0
 """Above the longest wait that a request may ask for."""
 REQUESTS_MAX = 64
+PATH_LENGTH_MAX = 200
+"""Characters of a path that a span keeps."""
 OPEN_PATH = "/openapi.json"
 """The description needs no token, as reflection needs none on the gRPC port."""
 
@@ -86,8 +89,9 @@ class Guard:
         try:
             body = await self._body(headers, receive)
             try:
-                async with asyncio.timeout(self._request_timeout_s):
-                    await self._app(scope, _Replay(body, receive), send)
+                with served(f"REST {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
+                    async with asyncio.timeout(self._request_timeout_s):
+                        await self._app(scope, _Replay(body, receive), send)
             except TimeoutError:
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
         finally:
