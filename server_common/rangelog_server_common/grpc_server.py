@@ -30,6 +30,7 @@ from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
 from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
 from rangelog_core.net.tls import TlsConfig, certificates_of
+from rangelog_core.tracing import served
 from rangelog_server_common.logs_service import LOGS_SERVICE_NAME, add_logs_service
 from rangelog_server_common.metrics.call_tally import CANCELLED, OK, CallTally
 
@@ -83,8 +84,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                     check_caller(principal, method, request)
                     if self.check_rights is not None:
                         await self.check_rights(principal, method, request)
-                async with asyncio.timeout(CALL_TIMEOUT_S):
-                    response = await inner(request, context)
+                with served(method.removeprefix("/"), handler_call_details.invocation_metadata or ()):
+                    async with asyncio.timeout(CALL_TIMEOUT_S):
+                        response = await inner(request, context)
                 code = OK
                 return response
             except Exception as error:

@@ -16,6 +16,7 @@ from typing import Any
 from rangelog.errors import InternalError, InvalidArgument, Overloaded, RangelogError, RequestTimeout, Unauthorized
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
 from rangelog_broker.serving.needs import needs_of_path
+from rangelog_core.tracing import served
 from rangelog_server_common.http_server import PRINCIPAL, REFUSAL
 from rangelog_server_common.rights.guard import RightsGuard
 
@@ -26,6 +27,8 @@ BODY_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 75.0
 """Above the longest wait that a request may ask for."""
 REQUESTS_MAX = 64
+PATH_LENGTH_MAX = 200
+"""Characters of a path that a span keeps."""
 OPEN_PATH = "/openapi.json"
 """The description needs no token, as reflection needs none on the gRPC port."""
 
@@ -91,11 +94,12 @@ class Guard:
         try:
             body = await self._body(headers, receive)
             try:
-                async with asyncio.timeout(self._request_timeout_s):
-                    if self._rights is not None:
-                        caller = scope.get("state", {}).get(PRINCIPAL)
-                        await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
-                    await self._app(scope, _Replay(body, receive), send)
+                with served(f"REST {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
+                    async with asyncio.timeout(self._request_timeout_s):
+                        if self._rights is not None:
+                            caller = scope.get("state", {}).get(PRINCIPAL)
+                            await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
+                        await self._app(scope, _Replay(body, receive), send)
             except TimeoutError:
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
         finally:

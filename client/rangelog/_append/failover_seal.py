@@ -29,6 +29,7 @@ from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import FETCH_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_core.net.replica_client import FenceOutcome, ReplicaClient, range_key
+from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _RETRY_S = 0.5
@@ -72,6 +73,9 @@ class FailoverSeal:
         self._failure: RangelogError | None = None
         self._looking = False
 
+    @traced(
+        "rangelog.failover.seal", stream_id=lambda seal: seal._range.stream_id, range=lambda seal: seal._range.index
+    )
     async def run(self) -> int:
         """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, and the errors of the placement driver."""
         retry_at = time.monotonic() + _RETRY_S

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rangelog._append.batch_spans import BatchSpans
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.replica_links import ReplicaLinks
 from rangelog._append.roll import send_end
@@ -32,7 +33,15 @@ from rangelog.protocol.appender import (
     SendConfirm,
     Stopped,
 )
-from rangelog_core.errors import InternalError, RangelogError, SealBelowFloor, StreamNotFound, WriterFenced
+from rangelog_core import tracing
+from rangelog_core.errors import (
+    InternalError,
+    RangelogError,
+    SealBelowFloor,
+    StreamNotFound,
+    WriterClosed,
+    WriterFenced,
+)
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2
@@ -89,6 +98,7 @@ class AppenderRunner:
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due_s = self._tick_delay_ms = 0.0
         self._closed = False
+        self._spans = BatchSpans(stream.name) if tracing.is_active() else None
         self.core = Appender(stream.epoch, self._enter(created), _now_ms())
 
     def start(self) -> None:
@@ -99,6 +109,8 @@ class AppenderRunner:
     def submit(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Send the next encoded batch. Raises the error that stopped the core."""
         self.core.submit(_now_ms(), base_offset, end_offset, data)
+        if self._spans is not None:
+            self._spans.submitted(base_offset, end_offset, len(data))
         if self._tick_delay_ms == TICK_CALM_MS or self.core.holds_much:
             self._tick_in_time()
         self._perform()
@@ -106,6 +118,8 @@ class AppenderRunner:
     def close(self) -> None:
         """Stop; connections stay open for other writers. The last confirm offset is sent, since no other program sends it."""
         self._closed = True
+        if self._spans is not None:
+            self._spans.stopped(WriterClosed("the writer was closed before the ack"))
         self._confirm_alone(followed_only=False)
         if self._ticker is not None:
             self._ticker.cancel()
@@ -184,6 +198,8 @@ class AppenderRunner:
                     for replica in effect.replicas:
                         self._confirms.pop(replica, None)
         elif isinstance(effect, Confirmed):
+            if self._spans is not None:
+                self._spans.confirmed(effect.confirm_offset)
             self._confirmed(effect.confirm_offset)
             if self._asked:
                 self._answer_asked()
@@ -198,6 +214,8 @@ class AppenderRunner:
                 self._loop.call_soon(self._send_confirms)
         elif isinstance(effect, Stopped):
             _log.warning("the writer of %s stopped: %s", self._stream.name, effect.error)
+            if self._spans is not None:
+                self._spans.stopped(effect.error)
             for links in self._links.values():
                 links.close()
             self._stopping()
@@ -264,6 +282,7 @@ class AppenderRunner:
             if self._sealing is not None:
                 await asyncio.wait([self._sealing])
 
+    @tracing.traced("rangelog.range.seal", stream=lambda runner: runner._stream.name)
     async def _seal(self, core: Appender, effect: SealRange) -> None:
         try:
             response = await self._calls.seal_and_create(self._stream.stream_id, core.epoch, effect)

@@ -31,6 +31,7 @@ from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, Write
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import Ack, AppendRecord
+from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _T = TypeVar("_T")
@@ -107,6 +108,7 @@ class Writer:
         if self._opened is None:
             self._opened = await claim(self._calls, self.stream, timeout_s=self._open_timeout_s)
 
+    @traced("rangelog.writer.open", stream=lambda writer: writer.stream)
     async def open(self) -> None:
         """Become the stream's writer: fence the earlier writer, seal its range, and create the next range.
 
@@ -122,9 +124,8 @@ class Writer:
         await self.claim()
         opened, self._opened = self._opened, None
         assert opened is not None
-        left_s = max(1.0, deadline - time.monotonic())
         taken, created = await settle_and_create(
-            self._metadata, self._calls, self._connections, opened, timeout_s=left_s
+            self._metadata, self._calls, self._connections, opened, timeout_s=max(1.0, deadline - time.monotonic())
         )
         stream = taken.stream
         self._stream = stream

@@ -17,7 +17,8 @@ from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.shard_link import Pace, ShardLink, ends_producer
 from rangelog._produce.topic_map import TopicMap
 from rangelog._produce.wire import Wire
-from rangelog_core.errors import InternalError, InvalidArgument, ProtocolViolation, RangelogError
+from rangelog_core import tracing
+from rangelog_core.errors import InternalError, InvalidArgument, ProtocolViolation, RangelogError, WriterClosed
 from rangelog_core.frame import Opcode
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.budgets import AppendBudget
@@ -47,9 +48,10 @@ class RunnerHost(Protocol):
 class _Sent:
     """A batch without an outcome."""
 
-    __slots__ = ("orders", "size_bytes", "tries")
+    __slots__ = ("orders", "size_bytes", "span", "tries")
 
-    def __init__(self, size_bytes: int, orders: Sequence[int]) -> None:
+    def __init__(self, size_bytes: int, orders: Sequence[int], span: tracing.OpenSpan | None) -> None:
+        self.span = span
         self.size_bytes = size_bytes
         self.orders = orders
         self.tries = 1
@@ -122,6 +124,8 @@ class ProducerRunner:
             task.cancel()
         for sent in self._sent.values():
             self._budget.ended(sent.size_bytes)
+            if sent.span is not None:
+                sent.span.end(WriterClosed("the producer ended before the ack"), tries=sent.tries)
         self._sent.clear()
 
     def _end(self, error: RangelogError, certain: Sequence[int] = ()) -> None:
@@ -166,7 +170,7 @@ class ProducerRunner:
         data = self._host.encode(batch.sequence, batch.orders)
         sent = self._sent.get(batch[:2])
         if sent is None:
-            self._sent[batch[:2]] = _Sent(len(data), batch.orders)
+            self._sent[batch[:2]] = _Sent(len(data), batch.orders, self._span(batch, len(data)))
             self._budget.sent(len(data))
         else:
             sent.tries += 1
@@ -174,10 +178,20 @@ class ProducerRunner:
         if self._ticker is None:
             self._ticker = self._loop.call_later(self._pace.tick_s, self._tick)
 
+    def _span(self, batch: SendBatch, size_bytes: int) -> tracing.OpenSpan | None:
+        if not tracing.is_active():
+            return None
+        return tracing.begin(
+            "rangelog.produce", topic=self._map.topic.name, shard_id=batch.shard_id, records=len(batch.orders),
+            size_bytes=size_bytes,
+        )  # fmt: skip
+
     def _has_outcome(self, shard_id: int, sequence: int) -> None:
         sent = self._sent.pop((shard_id, sequence), None)
         if sent is not None:
             self._budget.ended(sent.size_bytes)
+            if sent.span is not None:
+                sent.span.end(tries=sent.tries)
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(self._pace.tick_s, self._tick) if self._sent else None

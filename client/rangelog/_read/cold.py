@@ -14,6 +14,7 @@ from rangelog._metadata import Metadata
 from rangelog.protocol.reading import ReadPreference, Tier, tiers_for
 from rangelog_core.errors import ConfigInvalid, Corruption, MissingExtra, ObjectNotFound, Unavailable
 from rangelog_core.record import Record
+from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class ColdReader:
             self._ahead.close()
             self._ahead = None
 
+    @traced("rangelog.read.cold")
     async def read(self, stream: common_pb2.Stream, position: int, end: Callable[[], int]) -> tuple[Any, int]:
         """Return the next rows from `position` on as an Arrow RecordBatch, and their end offset.
 

@@ -37,6 +37,7 @@ from rangelog_core.errors import (
 )
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import Record, ms_of
+from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2
 
 _T = TypeVar("_T")
@@ -200,6 +201,7 @@ class SpanReader(ABC, Generic[_T]):
         except Unavailable as error:
             _log.info("the placement driver does not answer; reading continues with the known ranges: %s", error)
 
+    @traced("rangelog.reader.open", stream=lambda reader: reader._view.name)
     async def _resolve(self) -> None:
         """Turn `start` into an offset, and fix the end of a reader that does not follow."""
         start = self._start

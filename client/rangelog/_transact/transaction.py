@@ -34,6 +34,7 @@ from rangelog_core.errors import (
     WriterClosed,
 )
 from rangelog_core.limits import MIB
+from rangelog_core.tracing import traced
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
 
@@ -258,6 +259,7 @@ class Transaction:
         if staged:
             self._positions[member] = staged
 
+    @traced("rangelog.transaction.commit", transaction=lambda transaction: transaction.number)
     async def commit(self) -> None:
         """Commit: return once it is decided that all records appear. They are in their shards a moment later.
 

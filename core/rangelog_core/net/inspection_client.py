@@ -19,6 +19,7 @@ from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import inspection_pb2 as pb
 from rangelog_proto.v1 import logs_pb2, pd_pb2, range_server_pb2
 from rangelog_proto.v1.inspection_pb2_grpc import InspectionStub
@@ -125,7 +126,7 @@ class PeerClient:
     async def _call(self, method: Callable[..., Awaitable[_T]], request: object, timeout_s: float) -> _T:
         note_call()
         try:
-            return await method(request, timeout=timeout_s, metadata=self._metadata)
+            return await method(request, timeout=timeout_s, metadata=with_context(self._metadata))
         except grpc.RpcError as error:
             raise self._error(error) from error
 

@@ -25,6 +25,7 @@ from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import broker_pb2 as pb
 
 JOURNALS = 16
@@ -121,7 +122,7 @@ class OwnerCalls:
                 try:
                     stub = self._stub(broker.control_address, stub_type)
                     timeout = max(0.001, min(TRY_TIMEOUT_S, deadline - time.monotonic()))
-                    return await method(stub)(request, timeout=timeout, metadata=self._metadata)
+                    return await method(stub)(request, timeout=timeout, metadata=with_context(self._metadata))
                 except asyncio.CancelledError:
                     if not self._closed or _is_cancelled():
                         raise  # otherwise close() has ended it, which gRPC reports in the same way

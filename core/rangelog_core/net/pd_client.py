@@ -31,6 +31,7 @@ from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.pd_tries import Tries
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import members_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.members_pb2_grpc import MembersStub
@@ -213,7 +214,8 @@ class PdClient:
                     break
                 try:
                     call = method(self._stub(endpoint, stub_type))
-                    response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=self._metadata)
+                    metadata = with_context(self._metadata)
+                    response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
                     self._leader = endpoint
                     if endpoint not in self._endpoints and self._learning is None:
                         self._learning = asyncio.create_task(self._learn(endpoint))

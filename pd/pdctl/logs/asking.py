@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rangelog_core.net.pd_client import PdClient
 
 AT_ONCE_MAX = 32
-CALL_TIMEOUT_S = 3.0
+CALL_TIMEOUT_S = 5.0
+TRIES = 2
+"""A connection that fails on a busy machine is tried again before a process is said not to answer."""
 PAGE_ENTRIES_MAX = 2_000
 PAGES_MAX = 8
 """Pages that are read of one process at a time, before the others have their turn."""
@@ -108,11 +110,20 @@ async def take_all(followers: Sequence[LogFollower]) -> tuple[list[Logged], dict
     async def take(follower: LogFollower) -> None:
         async with limit:
             try:
-                if not follower.process.address:
-                    raise Unavailable("its address is not known")
-                found.extend(await follower.take())
+                found.extend(await _take(follower))
             except RangelogError as error:
                 failed[follower.process] = error
 
     await asyncio.gather(*(take(each) for each in followers))
     return found, failed
+
+
+async def _take(follower: LogFollower) -> list[Logged]:
+    if not follower.process.address:
+        raise Unavailable("its address is not known")
+    for _ in range(TRIES - 1):
+        try:
+            return await follower.take()
+        except Unavailable:
+            pass
+    return await follower.take()

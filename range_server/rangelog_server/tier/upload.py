@@ -21,6 +21,7 @@ from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, 
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.tier_stores import parse_tier, was_changed
+from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
@@ -165,6 +166,7 @@ class Uploader:
             self.watch.doubt()
             raise
 
+    @traced("rangelog.tier.upload", server=lambda uploads: uploads._identity.name)
     async def _upload_span(self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int) -> int:
         end_offset = span_end(hosted, start_offset)
         prepare = pb.PrepareObjectRequest(

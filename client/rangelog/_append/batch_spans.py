@@ -1,0 +1,38 @@
+"""Spans of a writer's batches: each from its submission to the ack. Made only where a trace is recorded.
+
+What holds: batches end in order of their offsets, and every span that has begun ends: acked, or with an error. There are
+as many open spans as batches in flight.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rangelog_core import tracing
+
+
+class BatchSpans:
+    """The open spans of one writer."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._open: deque[tuple[int, tracing.OpenSpan]] = deque()
+
+    def submitted(self, base_offset: int, end_offset: int, size_bytes: int) -> None:
+        """A batch is on its way."""
+        begun = tracing.begin(
+            "rangelog.append", stream=self._stream, base_offset=base_offset, records=end_offset - base_offset,
+            size_bytes=size_bytes,
+        )  # fmt: skip
+        if begun is not None:
+            self._open.append((end_offset, begun))
+
+    def confirmed(self, confirm_offset: int) -> None:
+        """All batches that end at or below the offset are acked."""
+        while self._open and self._open[0][0] <= confirm_offset:
+            self._open.popleft()[1].end()
+
+    def stopped(self, error: BaseException) -> None:
+        """No other batch will be acked."""
+        while self._open:
+            self._open.popleft()[1].end(error)
