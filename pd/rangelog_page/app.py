@@ -25,6 +25,7 @@ from rangelog_page.page_query import PageQuery
 from rangelog_page.rendering import Rendering, with_query
 from rangelog_page.sections import SECTIONS, VIEWS, Section
 from rangelog_page.texts import shown
+from rangelog_page.viewer_rights import require_read
 from rangelog_server_common.http_server import PRINCIPAL
 
 NEXT_OFFSET = "next-offset"
@@ -85,6 +86,7 @@ class PageApp:
         try:
             require(caller, section.needs)
             require(self._asking.own, section.needs)
+            await require_read(self._asking, caller, section.reads, query)
             found = await section.look(self._asking, caller, query)
             async with self._one_at_a_time:
                 inside = await asyncio.to_thread(self._rendering.section, section, found)

@@ -18,6 +18,7 @@ _NOT_FOUND = (
 _STATUSES: tuple[tuple[type[RangelogError] | tuple[type[RangelogError], ...], int, str], ...] = (
     (errors.InvalidArgument, 400, "Correct the address, or begin at the cluster."),
     (errors.RoleForbids, 403, "Ask with a certificate of that role: choose another one in the browser."),
+    (errors.RightMissing, 403, "Ask an administrator for it, or choose another certificate in the browser."),
     (errors.Unauthorized, 401, "Sign in with any user name and the cluster's token as the password."),
     (_NOT_FOUND, 404, "It may have been deleted, or is called otherwise: look in the list."),
     (errors.MissingExtra, 503, "Install it where this placement driver runs, or look with pdctl."),

@@ -14,6 +14,7 @@ from rangelog_core.net.principals import Port, Principal
 from rangelog_page import cluster_views, stream_views, topic_views
 from rangelog_page.asking import Asking, Need
 from rangelog_page.page_query import PageQuery
+from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_GROUP, RESOURCE_KIND_STREAM, RESOURCE_KIND_TOPIC, ResourceKind
 
 Look = Callable[[Asking, Principal | None, PageQuery], Awaitable[dict[str, Any]]]
 
@@ -31,6 +32,8 @@ class Section:
     every_s: int
     parameters: tuple[str, ...] = ()
     """Of PageQuery: those that the section depends on."""
+    reads: ResourceKind | None = None
+    """What it shows, if rights are about it: see viewer_rights."""
 
 
 _ALL = (
@@ -43,23 +46,26 @@ _ALL = (
              "rangelog.v1.RangeServer/GetStatus", "rangelog.v1.RangeServer/ListReplicas"), 15),
     Section("tasks", "Tasks", cluster_views.tasks, (f"{_PD}/ListTasks",), 3),
     Section("repairs", "Repairs", cluster_views.repairs, ("rangelog.v1.Repairs/ListRepairs",), 3),
-    Section("streams", "Streams", stream_views.streams, (f"{_PD}/ListStreams",), 5, ("prefix", "after", "limit")),
+    Section("streams", "Streams", stream_views.streams, (f"{_PD}/ListStreams",), 5, ("prefix", "after", "limit"),
+            RESOURCE_KIND_STREAM),
     Section("stream", "Ranges", stream_views.stream,
-            (f"{_PD}/ListRanges", f"{_PD}/ListObjects", f"{_PD}/DescribeStream", Port.RANGE_DATA), 2, ("name", "first")),
+            (f"{_PD}/ListRanges", f"{_PD}/ListObjects", f"{_PD}/DescribeStream", Port.RANGE_DATA), 2, ("name", "first"),
+            RESOURCE_KIND_STREAM),
     Section("tail", "Live tail", stream_views.tail,
             (f"{_PD}/DescribeStream", f"{_PD}/ListRanges", f"{_PD}/Watch", f"{_PD}/ListObjects", f"{_PD}/ProveEnd",
-             Port.RANGE_DATA), 0, ("name", "offset")),
-    Section("topics", "Topics", topic_views.topics, ("rangelog.v1.Topics/ListTopics",), 5, ("prefix", "after", "limit")),
+             Port.RANGE_DATA), 0, ("name", "offset"), RESOURCE_KIND_STREAM),
+    Section("topics", "Topics", topic_views.topics, ("rangelog.v1.Topics/ListTopics",), 5, ("prefix", "after", "limit"),
+            RESOURCE_KIND_TOPIC),
     Section("topic", "Shards", topic_views.topic,
             ("rangelog.v1.Topics/DescribeTopic", "rangelog.v1.Topics/ListShards", "rangelog.v1.Brokers/ListBrokers",
-             f"{_PD}/ListRanges", f"{_PD}/DescribeStream", Port.RANGE_DATA), 5, ("name", "after")),
+             f"{_PD}/ListRanges", f"{_PD}/DescribeStream", Port.RANGE_DATA), 5, ("name", "after"), RESOURCE_KIND_TOPIC),
     Section("groups", "Groups", topic_views.groups,
             ("rangelog.v1.Brokers/ListBrokers", "rangelog.v1.Brokers/FindOwners", "rangelog.v1.Groups/ListGroups",
-             Port.BROKER_CONTROL), 5, ("prefix", "after", "limit")),
+             Port.BROKER_CONTROL), 5, ("prefix", "after", "limit"), RESOURCE_KIND_GROUP),
     Section("group", "Lag", topic_views.group,
             ("rangelog.v1.Groups/DescribeGroup", "rangelog.v1.Brokers/FindOwners", "rangelog.v1.Topics/DescribeTopic",
              "rangelog.v1.Topics/ListShards", f"{_PD}/DescribeStream", f"{_PD}/ListRanges", Port.RANGE_DATA,
-             Port.BROKER_CONTROL), 5, ("name",)),
+             Port.BROKER_CONTROL), 5, ("name",), RESOURCE_KIND_GROUP),
 )  # fmt: skip
 
 SECTIONS: Mapping[str, Section] = {each.name: each for each in _ALL}

@@ -15,14 +15,17 @@ from pdctl.session import Session
 from pdctl.top import Sample
 from rangelog.testing import FakeCluster
 from rangelog_core.errors import RoleForbids, Unavailable
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Port, Principal, Role, roles_of_call
+from rangelog_core.rights import KIND_NAMES
 from rangelog_page import cluster_views, stream_views
 from rangelog_page.app import make_page_app
 from rangelog_page.asking import Asking, require
 from rangelog_page.rendering import Rendering
 from rangelog_page.sections import SECTIONS
 from rangelog_page.shared_answers import SharedAnswers
-from rangelog_proto.v1 import broker_pb2
+from rangelog_page.viewer_rights import AGE_S
+from rangelog_proto.v1 import broker_pb2, rights_pb2
 from rangelog_server_common.http_server import PRINCIPAL
 from tests.support.rest_caller import Answer, RestCaller
 
@@ -276,6 +279,51 @@ async def test_a_client_is_refused_administration(page: Page, name: str) -> None
     """Before anything is asked of the cluster; the page itself may more than a client."""
     answer = await page.get(f"/parts/{name}", role=Role.CLIENT)
     assert answer.status == 403 and b"client:x may not use" in answer.body and b"role admin" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "name"),
+    [
+        ("/parts/stream?name=flights", "stream", "flights"),
+        ("/parts/tail?name=flights", "stream", "flights"),
+        ("/parts/streams?prefix=fl", "stream", "fl*"),
+        ("/parts/topic?name=default/orders", "topic", "default/orders"),
+        ("/parts/topics", "topic", "*"),
+        ("/parts/group?name=kitchen", "group", "kitchen"),
+        ("/parts/groups", "group", "*"),
+    ],
+)
+async def test_a_client_sees_what_it_may_read(
+    page: Page, monkeypatch: pytest.MonkeyPatch, target: str, kind: str, name: str
+) -> None:
+    """Once rights are enforced: the page asks about its viewer, by name, before anything else, and not about an administrator."""
+    asked: list[tuple[str, str, str]] = []
+    answer = rights_pb2.CheckRightsResponse(enforced=True, version=1, grants=[rights_pb2.AccessGrant()])
+
+    async def checked(_: Any, stub: Any, method: Any, request: Any, timeout_s: float) -> Any:
+        if not isinstance(request, rights_pb2.CheckRightsRequest):
+            raise Unavailable("not before rights are known")
+        (resource,) = request.resources
+        asked.append((request.principal, KIND_NAMES[resource.kind], resource.name))
+        return answer
+
+    monkeypatch.setattr(PdClient, "call_service", checked)
+    refused = await page.get(target, role=Role.CLIENT)
+    assert refused.status == 403, refused.body
+    assert f"pdctl acl grant client:x read {kind}".encode() in refused.body
+    assert asked == [("client:x", kind, name)]
+    answer.grants[0].verbs.append(rights_pb2.VERB_READ)
+    page.now_s += AGE_S + 1
+    assert b"acl grant" not in (await page.get(target, role=Role.CLIENT)).body
+    assert len(asked) == 2
+    await page.get(target, role=Role.ADMIN)
+    assert len(asked) == 2
+
+
+async def test_every_section_with_records_or_names_asks_for_rights() -> None:
+    """A section that is added later says what it shows, or is about the cluster alone."""
+    of_the_cluster = {"health", "servers", "findings", "tasks", "repairs"}
+    assert {name for name, each in SECTIONS.items() if each.reads is None} == of_the_cluster
 
 
 async def test_a_page_of_role_client(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
