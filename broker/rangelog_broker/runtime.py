@@ -90,6 +90,7 @@ class Runtime:
             stack.push_async_callback(client.close)
             rights = RightsGuard()
             rights.pd = client.metadata.pd
+            rights.begin_unknown()
             stack.push_async_callback(rights.close)
             control = self._control()
             control.limit_by(lambda caller, method, request: rights.require(caller, needs_of_call(method, request)))

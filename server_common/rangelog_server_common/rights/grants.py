@@ -15,6 +15,8 @@ from rangelog_core.rights import Verb
 GRANT_LIFETIME_S = 600.0
 RENEW_AFTER_S = 300.0
 """An older one is asked for again while it counts, so that nobody waits, and an outage of the placement drivers is bridged."""
+UNKNOWN = -1
+"""In place of a version: nobody has said yet whether rights are enforced. The first answer does."""
 GRANTS_MAX = 100_000
 """Beyond it the oldest is forgotten, and asked for again when it is needed."""
 
@@ -36,7 +38,7 @@ class Grants:
 
     def __init__(self) -> None:
         self.version = 0
-        """Of the rights in force; 0: they are not enforced."""
+        """Of the rights in force; 0: they are not enforced; or UNKNOWN."""
         self._kept: dict[Key, tuple[Grant, int, float]] = {}
 
     def __len__(self) -> int:

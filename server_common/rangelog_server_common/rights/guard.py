@@ -17,7 +17,7 @@ from rangelog_core.net.principals import Principal, Role
 from rangelog_core.rights import Verb, right_missing, verbs_of
 from rangelog_proto.v1 import rights_pb2 as pb
 from rangelog_proto.v1.rights_pb2_grpc import RightsStub
-from rangelog_server_common.rights.grants import Grant, Grants, Key
+from rangelog_server_common.rights.grants import UNKNOWN, Grant, Grants, Key
 
 ASK_TIMEOUT_S = 3.0
 ASK_AGAIN_S = 0.05
@@ -46,6 +46,10 @@ class RightsGuard:
     def heard(self, version: int) -> None:
         """Take the version in force, as the placement driver tells it; 0: rights are not enforced."""
         self.grants.heard(version)
+
+    def begin_unknown(self) -> None:
+        """Ask before any client passes, until the version in force is heard: ports are open before that."""
+        self.grants.heard(UNKNOWN)
 
     def limits(self, principal: Principal | None) -> bool:
         """Whether somebody is a client, for whom rights count. Without TLS nobody is known, and no rights are enforced."""

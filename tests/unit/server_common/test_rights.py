@@ -149,6 +149,25 @@ async def test_what_is_lacking_is_refused_and_so_is_what_cannot_be_asked() -> No
     await guard.close()
 
 
+@pytest.mark.parametrize("version", [0, 4])
+async def test_before_the_version_is_known_the_first_client_waits_for_it(version: int) -> None:
+    """Also where rights are not enforced; without an answer nobody passes."""
+    driver = Driver()
+    driver.version, driver.error = version, Unavailable("nobody leads")
+    guard = make(driver, version=0)
+    guard.begin_unknown()
+    with pytest.raises(Unavailable):
+        await guard.require(ALICE, [(Verb.READ, STREAM, "", 1)])
+    driver.error = None
+    if version:
+        with pytest.raises(RightMissing):
+            await guard.require(ALICE, [(Verb.READ, STREAM, "", 2)])
+    else:
+        await guard.require(ALICE, [(Verb.READ, STREAM, "", 2)])
+    assert guard.grants.version == version
+    await guard.close()
+
+
 async def test_an_answer_from_before_a_revocation_is_not_believed() -> None:
     """It was asked before, and comes after: it is asked again."""
     driver = Driver()
