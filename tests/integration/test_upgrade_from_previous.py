@@ -146,6 +146,8 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
         await clients.grow(50)
         await _upgrade(cluster, previous, clients)
         await clients.grow(100)
+        await _the_previous_release_stops(cluster, previous, "pd3")
+        await clients.grow(50)
         for each in clients.all.values():
             if each.role in ("write", "produce"):
                 each.process.request_stop()
@@ -179,6 +181,7 @@ async def _upgrade(cluster: Cluster, previous: PreviousProgram, clients: Clients
     """As an operator does it: `check` says who is next, until nobody is; then `finalize`."""
     pdctl = Pdctl(cluster)
     replaced: list[str] = []
+    put_back: set[str] = set()
     end_s = time.monotonic() + UPGRADE_TIMEOUT_S
     while len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) < SMALL_COUNT:
         assert time.monotonic() < end_s, "the previous release does not put them into the tier"
@@ -192,9 +195,16 @@ async def _upgrade(cluster: Cluster, previous: PreviousProgram, clients: Clients
         assert told["cluster_version"] == previous.feature_level
         refused = await asyncio.to_thread(pdctl, "upgrade", "finalize", "--yes")
         assert refused.returncode != 0, "the cluster version rose while a process is of the previous release"
-        cluster.members[told["next"]].env.pop("PYTHONPATH")
-        await asyncio.to_thread(cluster.restart, told["next"])
-        replaced.append(told["next"])
+        name = told["next"]
+        cluster.members[name].env.pop("PYTHONPATH")
+        await asyncio.to_thread(cluster.restart, name)
+        await clients.grow(50)
+        if (kind := name.rstrip("0123456789")) in put_back:
+            replaced.append(name)
+            continue
+        put_back.add(kind)  # until `finalize` there is a way back, which the first of each kind goes
+        cluster.members[name].env.update(previous.env)
+        await asyncio.to_thread(cluster.restart, name)
         await clients.grow(50)
     assert set(replaced[:3]) == set(cluster.placement_drivers), "placement drivers go first"
     told = await _asked(pdctl)
@@ -217,6 +227,21 @@ async def _asked(pdctl: Pdctl) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == int(bool(told["next"]) or told["cluster_version"] < FEATURE_LEVEL), done
     return told
+
+
+async def _the_previous_release_stops(cluster: Cluster, previous: PreviousProgram, name: str) -> None:
+    """After `finalize` there is no way back: a placement driver of before ends and says why; its data stays good."""
+    process = cluster.placement_drivers[name]
+    await asyncio.to_thread(cluster.kill, name)
+    process.env.update(previous.env)
+    process.start()
+    end_s = time.monotonic() + GROW_TIMEOUT_S
+    while process.running:
+        assert time.monotonic() < end_s, "it goes on"
+        await asyncio.sleep(0.1)
+    assert "feature level" in process.last_words()
+    process.env.pop("PYTHONPATH")
+    await asyncio.to_thread(cluster.start_member, name)
 
 
 async def _caught_up(clients: Clients) -> None:
