@@ -28,7 +28,7 @@ from xml.sax.saxutils import escape
 READING = ("busy", "error", "dropped request", "slow", "cut short", "shortened", "wrong bytes", "stale")
 WRITING = ("busy", "error", "dropped request", "dropped reply", "lost reply", "conflict", "slow", "stored wrong",
            "stored short")  # fmt: skip
-REFUSING = {
+REFUSING: dict[str, tuple[Any, ...]] = {
     "denied": (403, "AccessDenied"),
     "wrong key": (403, "InvalidAccessKeyId"),
     "wrong secret": (403, "SignatureDoesNotMatch"),
@@ -36,6 +36,11 @@ REFUSING = {
     "unknown user": (404, "XAdminUserNotFound"),
     "of its own": (403, "QuotaOfThisVendor"),
     "skewed": (403, "RequestTimeTooSkewed"),
+    "key denied": (403, "AccessDenied", "User: u is not authorized to perform: kms:GenerateDataKey on resource: k"),
+    "key forbidden": (400, "KMS.AccessDeniedException"),
+    "key disabled": (400, "KMS.DisabledException"),
+    "key missing": (400, "KMS.NotFoundException"),
+    "key busy": (400, "KMS.ThrottlingException"),
     "no bucket": (404, "NoSuchBucket"),
     "elsewhere": (301, "PermanentRedirect"),
     "wrong region": (400, "AuthorizationHeaderMalformed"),
@@ -272,7 +277,7 @@ def _xml(name: str, content: str) -> bytes:
     return f"<?xml version='1.0'?><{name}>{content}</{name}>".encode()
 
 
-def _error(status: int, code: str = "") -> tuple[int, bytes, dict[str, str]]:
+def _error(status: int, code: str = "", message: str = "as asked") -> tuple[int, bytes, dict[str, str]]:
     codes = {503: "SlowDown", 500: "InternalError", 409: "ConditionalRequestConflict", 412: "PreconditionFailed",
              404: "NoSuchKey", 416: "InvalidRange"}  # fmt: skip
-    return status, _xml("Error", f"<Code>{code or codes[status]}</Code><Message>as asked</Message>"), {}
+    return status, _xml("Error", f"<Code>{code or codes[status]}</Code><Message>{message}</Message>"), {}

@@ -20,6 +20,7 @@ import pytest
 from rangelog.tier import ObjectStore, open_object_store
 from rangelog.tier.object_store import PIECE_BYTES, probe
 from rangelog.tier.s3_examination import examine
+from rangelog.tier.s3_store import PART_BYTES, S3Store
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Process, wait_until
 from rangelog_core.errors import (
@@ -376,3 +377,44 @@ def test_not_s3_at_all(tmp_path: Path) -> None:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", ("AES256", None)),  # what S3 does by itself; moto, too
+        ("&sse=AES256", ("AES256", None)),
+        ("&sse=aws:kms", ("aws:kms", "")),
+        ("&sse=aws:kms&sse_key_id=alias/logs", ("aws:kms", "alias/logs")),
+        (
+            "&sse=aws%3Akms&sse_key_id=arn:aws:kms:eu-central-1:1:key/0a-1",
+            ("aws:kms", "arn:aws:kms:eu-central-1:1:key/0a-1"),
+        ),
+    ],
+)
+def test_uploads_ask_for_encryption(
+    server: Server, tmp_path: Path, options: str, expected: tuple[str, str | None]
+) -> None:
+    """Small ones, those in parts, and replaced ones; a reader whose URL says nothing of it reads all of them."""
+    prefix = uuid.uuid4().hex
+    place = f"s3://{BUCKET}/{prefix}?endpoint={server.endpoint}&create=true"
+    store = open_object_store(place + options, create=True)
+    assert isinstance(store, S3Store)
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(PART_BYTES + 1))
+    store.put_if_absent("small", b"records")
+    store.put_if_absent("large", large)
+    store.put_if_absent("manifest", b"1")
+    store.replace("manifest", b"2", store.head("manifest").etag)
+    probe(store)
+    for key in ("small", "large", "manifest"):
+        head = store.client.head_object(Bucket=BUCKET, Key=f"{prefix}/{key}")
+        found = head.get("ServerSideEncryption"), head.get("SSEKMSKeyId")
+        if expected[0] == "AES256":
+            assert found[0] in (("AES256",) if options else ("AES256", None)) and found[1] is None
+        else:
+            assert found[0] == expected[0] and (not expected[1] or found[1] == expected[1])
+    reader = open_object_store(place)
+    assert (reader.get("small"), reader.get("manifest")) == (b"records", b"2")
+    assert reader.get("large") == large.read_bytes()
+    assert all(each.state != "failed" for each in examine(place + options, speed_bytes=0))

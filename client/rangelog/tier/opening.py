@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from rangelog.tier import s3_encryption
 from rangelog.tier.object_store import ObjectStore, check_key
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, MissingExtra
 from rangelog_core.tier_stores import parse_tier, store_of_key
 
-_S3_OPTIONS = ("endpoint", "region", "create")
+_S3_OPTIONS = ("endpoint", "region", "create", *s3_encryption.OPTIONS)
 _FILE_FORM = "file:///absolute/directory"
 _S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true"
 
@@ -20,7 +21,8 @@ def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
     Credentials come from boto3's own chain, as does the region where the URL has none.
 
     Args:
-        url: `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
+        url: `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`; with `sse=AES256` or
+            `sse=aws:kms&sse_key_id=…` the store is asked to encrypt what is uploaded.
         create: Make the directory, or the bucket of a URL with create=true, if it is missing. For who stores objects; a reader
             that made an empty place would take its own mistake for missing objects.
 
@@ -67,6 +69,7 @@ def _open_one(url: str, *, create: bool) -> ObjectStore:
             endpoint=options.get("endpoint"),
             region=options.get("region"),
             create=create and options.get("create") == "true",
+            encryption=s3_encryption.upload_arguments(options),
         )
     raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
 
@@ -130,6 +133,8 @@ def _s3_options(parts: SplitResult) -> dict[str, str]:
         problem = "create is true or false"
     elif parts.fragment:
         problem = "a # ends it"
+    else:
+        problem = s3_encryption.problem_of(options)
     try:
         check_key(parts.path.strip("/") or "none")
     except InvalidArgument:

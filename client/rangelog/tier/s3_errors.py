@@ -105,7 +105,29 @@ def of_answer(error: ClientError, where: str, key: str) -> RangelogError:
         return Unavailable(f"another request for object {key} in {where} is in progress: try again")
     if code in ("InvalidRange", "416"):
         return InvalidArgument(f"object {key} is shorter than the requested span")
-    return _of_access(error, code, where, key) or _of_place(error, code, where, key)
+    return _of_key(error, code, where, key) or _of_access(error, code, where, key) or _of_place(error, code, where, key)
+
+
+def _of_key(error: ClientError, code: str, where: str, key: str) -> RangelogError | None:
+    """Return the error of an encryption key that may not, or cannot, be used; None where it is about no key."""
+    said = str(error.response.get("Error", {}).get("Message", ""))
+    if code in _DENIED and "kms:" in said.lower():
+        return AccessDenied(
+            f"{where} may not use the encryption key of {key} ({code}): give these credentials kms:Decrypt on the key to "
+            "read, and kms:GenerateDataKey, too, to store"
+        )
+    if not code.lower().startswith("kms"):
+        return None
+    if "AccessDenied" in code:
+        return AccessDenied(
+            f"{where} denies the use of the encryption key of {key} ({code}): look at the key's policy and grants"
+        )
+    if "Throttling" in code:
+        return Unavailable(f"the key service of {where} is busy ({code}): try again")
+    return Unavailable(
+        f"the encryption key of {key} in {where} cannot be used ({code}): is it enabled, in the bucket's region, and is "
+        "sse_key_id in the tier URL right?"
+    )
 
 
 def _of_access(error: ClientError, code: str, where: str, key: str) -> RangelogError | None:

@@ -225,7 +225,11 @@ class _Examination:
         with self._store.mapped(self._large):
             try:
                 self._store.client.put_object(
-                    Bucket=self._store.bucket, Key=self._store.full_key(self._large), Body=_SMALL, ContentMD5=wrong
+                    Bucket=self._store.bucket,
+                    Key=self._store.full_key(self._large),
+                    Body=_SMALL,
+                    ContentMD5=wrong,
+                    **self._store.encryption,
                 )
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") in ("BadDigest", "InvalidDigest"):
@@ -253,7 +257,7 @@ class _Examination:
 
     def _put_in_parts(self, where: dict[str, str]) -> None:
         client = self._store.client
-        upload_id = client.create_multipart_upload(**where)["UploadId"]
+        upload_id = client.create_multipart_upload(**where, **self._store.encryption)["UploadId"]
         try:
             etag = client.upload_part(**where, UploadId=upload_id, PartNumber=1, Body=_SMALL)["ETag"]
             client.complete_multipart_upload(

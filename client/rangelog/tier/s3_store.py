@@ -8,7 +8,7 @@ asks for it with `create`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,17 @@ class S3Store:
     """An ObjectStore in an S3 bucket."""
 
     def __init__(
-        self, bucket: str, prefix: str, *, endpoint: str | None, region: str | None, create: bool = False
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        endpoint: str | None,
+        region: str | None,
+        create: bool = False,
+        encryption: Mapping[str, str] | None = None,
     ) -> None:
+        """`encryption`: arguments with which each upload begins; see s3_encryption."""
+        self.encryption = dict(encryption or {})
         _check_place(bucket, endpoint)
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
@@ -97,12 +106,13 @@ class S3Store:
             return
         with self.mapped(key):
             body = source if isinstance(source, bytes) else source.read_bytes()
-            self._client.put_object(Bucket=self._bucket, Key=self.full_key(key), Body=body, IfNoneMatch="*")
+            where = {"Bucket": self._bucket, "Key": self.full_key(key)}
+            self._client.put_object(**where, Body=body, IfNoneMatch="*", **self.encryption)
 
     def _put_parts(self, key: str, source: Path) -> None:
         where = {"Bucket": self._bucket, "Key": self.full_key(key)}
         with self.mapped(key):
-            upload_id = self._client.create_multipart_upload(**where)["UploadId"]
+            upload_id = self._client.create_multipart_upload(**where, **self.encryption)["UploadId"]
         try:
             parts: list[dict[str, Any]] = []
             with self.mapped(key), source.open("rb") as origin:
@@ -140,7 +150,8 @@ class S3Store:
         """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
         try:
             with self.mapped(key):
-                self._client.put_object(Bucket=self._bucket, Key=self.full_key(key), Body=data, IfMatch=f'"{etag}"')
+                where = {"Bucket": self._bucket, "Key": self.full_key(key)}
+                self._client.put_object(**where, Body=data, IfMatch=f'"{etag}"', **self.encryption)
         except (PreconditionFailed, ObjectNotFound) as error:
             raise PreconditionFailed(f"object {key} in {self._where} was changed meanwhile") from error
 

@@ -157,7 +157,8 @@ async def test_a_stream(spans: Spans) -> None:
         cluster.hold_acks()
         async with client.writer("flights") as writer:
             writer.append_nowait(b"held")
-            await asyncio.sleep(0.01)
+            for _ in range(10):  # the batch goes out in the next turn of the loop
+                await asyncio.sleep(0)
             await writer.close(flush=False)
         assert spans.named("rangelog.append")[-1].attributes["error.type"] == "WRITER_CLOSED"
         cluster.release_acks()

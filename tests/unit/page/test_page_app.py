@@ -296,7 +296,7 @@ async def test_a_client_is_refused_administration(page: Page, name: str) -> None
 async def test_a_client_sees_what_it_may_read(
     page: Page, monkeypatch: pytest.MonkeyPatch, target: str, kind: str, name: str
 ) -> None:
-    """Once rights are enforced: the page asks about its viewer, by name, before anything else, and not about an administrator."""
+    """Once rights are enforced: the page asks about its viewer, by name, before anything else; not about an administrator."""
     asked: list[tuple[str, str, str]] = []
     answer = rights_pb2.CheckRightsResponse(enforced=True, version=1, grants=[rights_pb2.AccessGrant()])
 
