@@ -6,22 +6,8 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 
 from __future__ import annotations
 
-from tests.mutants.cursors import CURSORS
-from tests.mutants.groups import GROUPS
-from tests.mutants.inspection import INSPECTION
-from tests.mutants.members import MEMBERS
+from tests.mutants.focused import FOCUSED
 from tests.mutants.mutant import Edit, Mutant, rare
-from tests.mutants.operations import OPERATIONS
-from tests.mutants.packing import PACKING
-from tests.mutants.page import PAGE
-from tests.mutants.placement import PLACEMENT
-from tests.mutants.repacks import REPACKS
-from tests.mutants.repairs import REPAIRS
-from tests.mutants.restores import RESTORES
-from tests.mutants.rights import RIGHTS
-from tests.mutants.spark import SPARK
-from tests.mutants.tier import TIER
-from tests.mutants.tls import TLS
 
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
@@ -251,19 +237,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("headers-not-tiered", "an object loses the senders of its batches", "rangelog.tier.parquet",
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
-    *REPACKS, *PACKING,
-    *RESTORES,
-    *RIGHTS,
-    *MEMBERS,
-    *TIER,
-    *TLS, *PAGE,
-    *OPERATIONS,
-    *GROUPS,
-    *REPAIRS,
-    *CURSORS,
-    *PLACEMENT,
-    *INSPECTION,
-    *SPARK,
+    *FOCUSED,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",
          "    known = header or peek_header(data)\n",

@@ -86,6 +86,7 @@ class ProducerRunner:
         self._links: dict[int, ShardLink] = {}
         self._last_owners: dict[int, ReplicaId] = {}  # of ended shards
         self._sent: dict[tuple[int, int], _Sent] = {}
+        self._traced = tracing.is_active()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -179,7 +180,7 @@ class ProducerRunner:
             self._ticker = self._loop.call_later(self._pace.tick_s, self._tick)
 
     def _span(self, batch: SendBatch, size_bytes: int) -> tracing.OpenSpan | None:
-        if not tracing.is_active():
+        if not self._traced:
             return None
         return tracing.begin(
             "rangelog.produce", topic=self._map.topic.name, shard_id=batch.shard_id, records=len(batch.orders),

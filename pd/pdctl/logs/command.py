@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pdctl.logs.asking import PAGE_ENTRIES_MAX, LogFollower, LoggingProcess, LogQuery, processes, take_all
-from pdctl.logs.lines import Logged, as_json, as_text, has_text, merged
+from pdctl.logs.lines import Logged, as_json, as_text, as_yaml, has_text, merged
 from pdctl.output import printable
-from pdctl.session import EXIT_FAILED, EXIT_UNAVAILABLE, Session, session_of
+from pdctl.session import EXIT_FAILED, EXIT_UNAVAILABLE, Session, output_option, session_of
 from pdctl.units import Duration
 from rangelog_core.errors import Unavailable
 
@@ -40,10 +40,7 @@ LOOK_AGAIN_ROUNDS = 10
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on, until Ctrl-C.")
 @click.option("--grep", "text", help="Entries that have this text in the event or a field, whatever its case.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="How to print; json: one object per line.",
-)  # fmt: skip
+@output_option
 @session_of
 def logs(
     session: Session,
@@ -58,7 +55,8 @@ def logs(
     """Show what the processes of a cluster have logged lately: placement drivers, range servers and brokers.
 
     Each process keeps its last 2,000 entries, up to 1 MiB, in memory; what is older is where its stderr went. The order
-    is that of the processes' clocks. Processes that do not answer are named on stderr; then the exit code is 1.
+    is that of the processes' clocks. As JSON there is one object per line. Processes that do not answer are named on
+    stderr; then the exit code is 1.
 
     \b
     Examples:
@@ -68,7 +66,7 @@ def logs(
       pdctl logs -o json | jq -r 'select(.level == "error") | .event'
     """
     wanted = LogQuery(level, time.time_ns() // 1_000_000 - since_ms if since_ms is not None else 0, tail)
-    show = _printer(text, as_json if output == "json" else as_text)
+    show = _printer(text, {"json": as_json, "yaml": as_yaml}.get(output, as_text))
     code = session.with_pd(lambda pd: _Watch(session, pd, names, wanted, show).run(follow=follow))
     if code:
         sys.exit(code)

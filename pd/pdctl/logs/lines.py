@@ -60,6 +60,14 @@ def as_json(entry: Logged) -> str:
     return json.dumps(entry.fields, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
+def as_yaml(entry: Logged) -> str:
+    """Return the fields as one document of YAML."""
+    import yaml
+
+    text: str = yaml.safe_dump(json.loads(as_json(entry)), sort_keys=False, allow_unicode=True, explicit_start=True)
+    return text.rstrip("\n")
+
+
 def has_text(entry: Logged, text: str) -> bool:
     """Whether the event, or one of the fields, has this text, whatever its case."""
     wanted = text.casefold()

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from pdctl.logs.asking import LogFollower, LoggingProcess, LogQuery, chosen, take_all
-from pdctl.logs.lines import as_json, as_text, has_text, logged, merged
+from pdctl.logs.lines import as_json, as_text, as_yaml, has_text, logged, merged
 from pdctl.session import NothingFound, Session
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.log_ring import LogRing
@@ -35,7 +36,7 @@ def test_text() -> None:
             "path": "/a b"}  # fmt: skip
     entry = logged("rs1", 1, 10, json.dumps(line))
     assert as_text(entry) == '2026-01-31T12:00:00Z warning  rs1 slow �[31mdisk ms=7 path="/a b"'
-    assert json.loads(as_json(entry)) == line
+    assert json.loads(as_json(entry)) == line and yaml.safe_load(as_yaml(entry)) == line
     assert has_text(entry, "SLOW") and has_text(entry, "ms=7") and not has_text(entry, "upload")
     assert as_text(logged("rs1", 1, 10, "not json")).endswith("rs1 not json")
     assert as_json(logged("rs1", 1, 10, r'{"path": "\udce4"}')).encode() == rb'{"path": "\udce4"}'

@@ -1,0 +1,38 @@
+"""The mutants of one part each, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from tests.mutants.cursors import CURSORS
+from tests.mutants.groups import GROUPS
+from tests.mutants.inspection import INSPECTION
+from tests.mutants.members import MEMBERS
+from tests.mutants.mutant import Mutant
+from tests.mutants.operations import OPERATIONS
+from tests.mutants.packing import PACKING
+from tests.mutants.page import PAGE
+from tests.mutants.placement import PLACEMENT
+from tests.mutants.repacks import REPACKS
+from tests.mutants.repairs import REPAIRS
+from tests.mutants.restores import RESTORES
+from tests.mutants.rights import RIGHTS
+from tests.mutants.spark import SPARK
+from tests.mutants.tier import TIER
+from tests.mutants.tls import TLS
+
+FOCUSED: tuple[Mutant, ...] = (
+    *REPACKS,
+    *PACKING,
+    *RESTORES,
+    *RIGHTS,
+    *MEMBERS,
+    *TIER,
+    *TLS,
+    *PAGE,
+    *OPERATIONS,
+    *GROUPS,
+    *REPAIRS,
+    *CURSORS,
+    *PLACEMENT,
+    *INSPECTION,
+    *SPARK,
+)
