@@ -9,6 +9,7 @@ import click
 
 from pdctl.output import emit_data, emit_list, field, printable
 from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_of
+from rangelog_core.errors import PreconditionFailed, UnsupportedVersion
 
 _COLUMNS = [
     field("PROCESS", "name"),
@@ -90,7 +91,13 @@ async def _finalize(session: Session, pd: Any, *, dry_run: bool, accept_older: b
     from rangelog_proto.v1 import operations_pb2
 
     request = operations_pb2.FinalizeUpgradeRequest(dry_run=dry_run, accept_older=accept_older)
-    return await OperationsClient(pd).finalize_upgrade(request, timeout_s=session.timeout_s)
+    try:
+        return await OperationsClient(pd).finalize_upgrade(request, timeout_s=session.timeout_s)
+    except UnsupportedVersion as error:
+        raise PreconditionFailed(
+            "the placement driver that leads is of an earlier release, which knows no finalize: `pdctl upgrade check` says "
+            "who is upgraded next"
+        ) from error
 
 
 def _is_done(found: dict[str, Any]) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pdctl.upgrade.plan import ProcessKind, ProcessProgram, ProgramVersion, candidates, is_older, newest, other_broker
+from rangelog_core.errors import UnsupportedVersion
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import broker_pb2
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
@@ -87,6 +90,12 @@ def test_finalize_is_refused_asked_for_and_repeated(run: PdctlOverGrpc, topics: 
         "cluster_version": FEATURE_LEVEL,
     }
     assert "already" in run("upgrade", "finalize").output
+
+
+def test_a_leader_of_an_earlier_release_knows_no_finalize(pdctl: Any, pd: Any) -> None:
+    """The refusal says so, instead of naming a method."""
+    pd.answers["finalize_upgrade"] = UnsupportedVersion("unknown method FinalizeUpgrade")
+    assert "earlier release" in pdctl.fails(5, "upgrade", "finalize", "--yes")
 
 
 def test_check_is_content_once_all_is_done(run: PdctlOverGrpc, topics: InProcessPd) -> None:
