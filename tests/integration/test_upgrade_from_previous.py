@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(700
 RELEASES = ("previous", "present")
 PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"))
 ROLL_BYTES = 256 * 1024
-GAP_S_MAX = 20.0
+GAP_S_MAX = 10.0
 """Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
 election; a broker the move of its shards."""
 GROW_TIMEOUT_S = 60.0
