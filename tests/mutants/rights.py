@@ -75,4 +75,7 @@ RIGHTS: tuple[Mutant, ...] = (
          "known is not None and known[0] & verbs and", "known is not None and", _GUARDED),
     rare("rights-frames-overtake", "a frame overtakes those that wait, and batches are out of order", _GATE,
          "        if waiting is not None:\n            self._hold(frame, waiting)\n            return False\n", "", _GUARDED),
+    rare("rights-gate-in-a-circle", "each connection leaves its buffers behind, and the server grows",
+         "rangelog_server_common.rights.frame_gate",
+         "        self._again = _forgotten\n", "", "server_common/test_rights.py"),
 )  # fmt: skip

@@ -101,9 +101,10 @@ class FrameGate:
         return True
 
     def close(self) -> None:
-        """Forget what waits."""
+        """Forget what waits, and the connection: in a circle it would keep its buffers until the collector comes by."""
         self._closed = True
         self._waiting.clear()
+        self._again = _forgotten
 
     def _key(self, resource: Resource) -> Key:
         kind, number = resource
@@ -123,3 +124,7 @@ class FrameGate:
             self._bytes -= len(frame.payload)
             if not self._closed:
                 self._again(frame)
+
+
+def _forgotten(frame: Frame) -> None:
+    """Take a frame of a connection that is closed."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -101,6 +103,27 @@ async def test_nobody_is_asked_where_rights_are_not_enforced_or_do_not_limit() -
         gate.admitted(principal)
         assert gate.passes(frame(1), Verb.READ, (STREAM, 1))
     assert not driver.asked
+
+
+async def test_a_closed_gate_holds_no_connection() -> None:
+    """In a circle with its gate a connection would keep its buffers until the collector comes by: a server grows by that."""
+
+    class Connection:
+        def __init__(self) -> None:
+            self.gate = FrameGate(make(Driver()), self.handle)
+
+        def handle(self, frame: Frame) -> None:
+            """Nothing."""
+
+    gc.disable()
+    try:
+        connection = Connection()
+        still_there = weakref.ref(connection)
+        connection.gate.close()
+        del connection
+        assert still_there() is None
+    finally:
+        gc.enable()
 
 
 async def test_frames_wait_in_order_by_what_they_concern() -> None:
