@@ -16,6 +16,7 @@ from rangelog_core.batch import decode_records, split_batches
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.object_keys import object_key
+from rangelog_core.rights import RIGHTS_FORMAT
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
@@ -167,10 +168,10 @@ def sealed_at(end_offset: int) -> pb.SealReplica:
 
 
 async def test_a_registration_reports_formats(driver: PlayedDriver, start: Start) -> None:
-    """The placement driver learns which versions of wire and files a server reads."""
+    """The placement driver learns which versions of wire and files a server reads, and that it asks for rights."""
     await start()
     reported = {each.format: (each.lowest, each.highest) for each in driver.registered["rs1"].formats}
-    assert reported == FORMATS
+    assert reported == FORMATS | {RIGHTS_FORMAT: (1, 1)}
 
 
 async def test_seal_and_drop_directives(driver: PlayedDriver, start: Start) -> None:
