@@ -18,7 +18,7 @@ from rangelog_cli.certs.authority import Authority, parse_principal
 from tests.support.pods import Network, Pod, namespaces_missing
 from tools.helm_golden import GOLDEN
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(900)]
 MISSING = namespaces_missing()
 SECRETS = {"rangelog-secrets": {"raft-secret": "of the test"}}
 LOAD = Path(__file__).parent / "helpers" / "chart_load.py"
