@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -124,27 +123,28 @@ def release(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Release]
 
 def restart(pod: Pod) -> float:
     """As a StatefulSet does it: preStop, SIGTERM, start, ready. Return how long the hook took."""
-    code, took_s = pod.stop()
-    assert code == 0, f"{pod.name}: check-impact was not told yes within the time that the chart gives it"
+    failed, took_s = pod.stop()
+    assert not failed, f"{pod.name}: its hook was not told yes within the time that the chart gives it: {failed}"
     pod.start()
     pod.wait_for("startupProbe")
     pod.wait_for("readinessProbe")
     return took_s
 
 
-@pytest.mark.skipif(
-    "RANGELOG_CHART_RESTART" not in os.environ,
-    reason="check-impact does not always say yes within 240 s after a restart: set RANGELOG_CHART_RESTART=1 to see",
-)
 def test_a_rolling_restart_of_everything_loses_nothing(release: Release) -> None:
-    """All pods start at once and get ready; each is restarted, the last of its kind first, while a program appends."""
+    """All pods get ready; each is restarted, the last of its kind first, while a program appends.
+
+    Brokers start last: what they create while two range servers are known has two copies for an hour, and may lose neither.
+    """
     assert len(release.pods) == 9
-    for pod in release.pods.values():
-        pod.start()
-    for pod in release.pods.values():
-        pod.wait_for("startupProbe")
-        pod.wait_for("readinessProbe")
-        assert pod.probe("livenessProbe")
+    for components in (("pd", "rs"), ("broker",)):
+        pods = [pod for component in components for pod in release.of(component)]
+        for pod in pods:
+            pod.start()
+        for pod in pods:
+            pod.wait_for("startupProbe")
+            pod.wait_for("readinessProbe")
+            assert pod.probe("livenessProbe")
     addresses = release.pods["rangelog-pd-0"].environment["RANGELOG_PD"]
     load = release.program(str(LOAD), addresses)
     try:

@@ -128,15 +128,16 @@ class Pod:
             assert self._process is not None and self._process.poll() is None, f"{self.name} ended: {self.log()}"
             assert time.monotonic() < end_s, f"{self.name}: {which} fails: {self.log()}"
 
-    def stop(self) -> tuple[int, float]:
-        """preStop, then SIGTERM, all within the grace time; return the exit code of the hook, and how long it took."""
+    def stop(self) -> tuple[str, float]:
+        """preStop, then SIGTERM, all within the grace time; return what a failing hook said, and how long the hook took."""
         assert self._process is not None
         began_s, grace_s = time.monotonic(), self.spec["terminationGracePeriodSeconds"]
         hook = self._run(self.container["lifecycle"]["preStop"]["exec"]["command"], grace_s)
         took_s = time.monotonic() - began_s
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(grace_s - took_s) == 0, f"{self.name} failed: {self.log()}"
-        return hook.returncode, took_s
+        said = (hook.stdout + hook.stderr).decode(errors="replace")
+        return f"exit code {hook.returncode}: {said}" if hook.returncode else "", took_s
 
     def kill(self) -> None:
         """End it at once, whatever it does."""
