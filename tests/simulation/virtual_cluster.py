@@ -21,7 +21,6 @@ import grpc
 import pyarrow.parquet as pq
 
 import rangelog._append.batch_builder
-import rangelog.tier
 import rangelog.tier.opening
 from rangelog._read.arrow_chunk import records_from_arrow
 from rangelog.tier.parquet import write_object
@@ -376,7 +375,6 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
         for target, name, value in (
             (grpc.aio, "insecure_channel", channel),
             (rangelog.tier.opening, "open_object_store", opened),
-            (rangelog.tier, "open_object_store", opened),
             (rangelog._append.batch_builder, "encode_batch", with_fields(seed, encode_batch)),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
