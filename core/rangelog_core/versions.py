@@ -48,6 +48,9 @@ MANIFEST_VERSIONS = VersionRange(1, 2)
 REPACK_VERSIONS = VersionRange(1, 1)
 """Versions of the directive to repack objects: a range server that reports none does not get it."""
 
+LEAVE_WANTED_VERSIONS = VersionRange(1, 1)
+"""Versions of the directive to ask a writer to leave a range: a range server that reports none would refuse its appends."""
+
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""
 

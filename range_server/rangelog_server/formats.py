@@ -6,6 +6,7 @@ from rangelog_core import batch
 from rangelog_core.rights import RIGHTS_FORMAT
 from rangelog_core.versions import (
     DATA_PLANE_VERSIONS,
+    LEAVE_WANTED_VERSIONS,
     MANIFEST_VERSIONS,
     OBJECT_VERSIONS,
     REPACK_VERSIONS,
@@ -22,6 +23,7 @@ FORMATS: dict[str, VersionRange] = {
     "tiered-object": OBJECT_VERSIONS,
     "manifest": MANIFEST_VERSIONS,
     "repack": REPACK_VERSIONS,
+    "leave-wanted": LEAVE_WANTED_VERSIONS,
 }
 """The versions that are read, by the format's name in docs/FORMATS.md; the highest version is written."""
 

@@ -14,10 +14,11 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import PreconditionFailed, RecordsLost
 from rangelog_core.limits import OFFSETS_GIVEN_UP
 from rangelog_core.net.inspection_client import InspectionClient
+from rangelog_core.net.operations_client import OperationsClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_core.stream_config import StreamConfig
-from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2, repair_pb2
+from rangelog_proto.v1 import common_pb2, inspection_pb2, operations_pb2, pd_pb2, repair_pb2
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -214,3 +215,54 @@ async def test_the_loss_of_an_open_range_is_accepted(
 
 async def lost(pd: PdClient) -> bool:
     return (await repairs_of(pd)).lost_count == 1
+
+
+async def test_ranges_that_began_with_two_members_get_the_third(
+    cluster_factory: Callable[..., Cluster], calls: Any
+) -> None:
+    """A writer under load, one that has appended nothing, and one that is gone: nobody is refused, and no server is blamed."""
+    cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
+    pd = calls(cluster)
+    modes = OperationsClient(pd)
+
+    async def set_mode(mode: common_pb2.ServerMode) -> None:
+        request = operations_pb2.SetServerModeRequest(request_id=f"{mode}", server="rs3", mode=mode)
+        await modes.set_server_mode(request, timeout_s=10)
+
+    async with await rangelog.connect(cluster.connect_string) as client:
+        for name in ("busy", "idle", "left"):
+            await client.create_stream(name, StreamConfig(tiered=False))
+        await set_mode(common_pb2.SERVER_MODE_CORDONED)
+        await append(client, "left", 20)
+        stop, acked = asyncio.Event(), 0
+        async with client.writer("idle") as idle, client.writer("busy") as busy:
+
+            async def load() -> None:
+                nonlocal acked
+                while not stop.is_set():
+                    await busy.append(b"%d" % acked, timeout_s=5)
+                    acked += 1
+                    await asyncio.sleep(0.002)
+
+            loading = asyncio.create_task(load())
+            for name in ("busy", "idle", "left"):
+                (found,) = await ranges_of(pd, name)
+                assert [each.server for each in found.replicas] == ["rs1", "rs2"], name
+            await set_mode(common_pb2.SERVER_MODE_ACTIVE)
+
+            async def all_have_three() -> bool:
+                lasts = [(await ranges_of(pd, name))[-1] for name in ("busy", "idle")]
+                repairs = await repairs_of(pd)
+                left = (await ranges_of(pd, "left"))[0]
+                idle_pd = not (repairs.waiting_count or repairs.copying_count or repairs.blocked_count)
+                sealed = left.state == common_pb2.RANGE_STATE_SEALED
+                return idle_pd and sealed and all(len(each.replicas) == 3 for each in [*lasts, left])
+
+            await until(all_have_three, "a range has two members")
+            stop.set()
+            await loading
+            assert await idle.append(b"first") is not None
+        assert [record.value async for record in client.reader("busy")] == [b"%d" % number for number in range(acked)]
+        assert len([record async for record in client.reader("left")]) == 20
+    servers = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
+    assert [each.health for each in servers] == [common_pb2.SERVER_HEALTH_ALIVE] * 3

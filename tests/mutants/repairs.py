@@ -17,7 +17,23 @@ def _disaster(name: str, harm: str, old: str, new: str, module: str = _LOSSES) -
     return Mutant(name, harm, (Edit(module, old, new),), first_seed=4, every=6)
 
 
+_GROWTH_TEST = "pd/reconcile/test_pd_growth.py"
+
 REPAIRS: tuple[Mutant, ...] = (
+    rare("grow-by-refusal", "a server refuses the appends to a range that lacks members", "rangelog_pd.reconcile.directives",
+         "    directive.leave_range.only_asks = True\n", "    directive.leave_range.only_asks = False\n", _GROWTH_TEST),
+    rare("grow-for-nothing", "a writer is asked to leave though there are no servers for more",
+         "rangelog_pd.reconcile.growth",
+         "        return self._members(stream.config) > len(of.replicas)\n", "        return True\n", _GROWTH_TEST),
+    rare("grow-unseen", "servers that come later change nothing for a range that lacks members",
+         "rangelog_pd.reconcile.growth", "            self._member_counts.clear()\n        return changed\n",
+         "        return changed\n", _GROWTH_TEST),
+    rare("grow-without-a-writer", "a range that lacks members waits for a writer that is gone",
+         "rangelog_pd.reconcile.directives", "            self.view.upkeep.orphans.suspect(key)\n", "", _GROWTH_TEST),
+    rare("leave-shuns-the-asker", "a writer that is asked to leave leaves a server out", "rangelog.protocol.appender",
+         "            self._leave_wanted = True\n            self._want_roll(now_ms)\n",
+         "            self._leave_wanted = True\n            self._window.give_up(next(iter(self._window.replicas.values())))\n"
+         "            self._want_roll(now_ms)\n", "client/protocol/test_appender_leave.py"),
     _disaster("loss-gives-offsets-again", "a record gets the offset of one that was acked and lost",
               "    after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP\n",
               "    after = max(end, found.floor_offset) + 1\n"),

@@ -19,6 +19,7 @@ CORNER_CASES = (
     "a server was drained",
     "a server was draining to the end",
     "a server that is to be left sent a writer away",
+    "a writer was asked to leave a range that lacks members",
     "a server that is to be left sent a writer away that had not appended",
     *RARE,
 )
@@ -54,6 +55,11 @@ def watch_repairs(watch: Watch, cluster: VirtualCluster) -> None:
     async def leave(self: Leaver, inner: Any, directive: pd_pb2.Directive) -> None:
         key = (directive.stream_id, directive.range_index)
         hosted = self._store.replicas.get(key)
+        if directive.leave_range.only_asks:
+            if hosted is not None and hosted.writing() is not None:
+                cluster.note("a writer was asked to leave a range that lacks members")
+            await inner(self, directive)
+            return
         if hosted is not None and hosted.writing() is not None:
             cluster.note("a server that is to be left sent a writer away")
         if hosted is None and self._store.idle.of(key) is not None:

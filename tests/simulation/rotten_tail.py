@@ -38,7 +38,7 @@ class RottenTail:
         self._middle = middle
         ranges = list(self._cluster.state.ranges.of(1).values())
         members = [self._cluster.servers[each.server] for each in ranges[-1].replicas] if ranges else []
-        if len(members) < 3 or self._chance.random() < ANYWHERE_SHARE:
+        if len(members) != 3 or self._chance.random() < ANYWHERE_SHARE:
             self._strike(*self._chance.sample(list(self._cluster.servers.values()), 2))
             return
         self._chance.shuffle(members)

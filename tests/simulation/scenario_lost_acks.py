@@ -72,7 +72,7 @@ class LostAcks:
         source = self._range()
         writers = [name for name in self._clients.holders if self._clients.processes[name].alive]
         acked = max(self._clients.main.acked, default=0) - (source.start_offset if source is not None else 0)
-        if source is None or not writers or len(source.replicas) < 3 or not ACKED_MIN <= acked <= self._acked_max:
+        if source is None or not writers or len(source.replicas) != 3 or not ACKED_MIN <= acked <= self._acked_max:
             self._loop.call_in(WORLD, _TRY_AGAIN_S, self._lose_acks)
             return
         writer = writers[-1]

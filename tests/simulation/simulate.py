@@ -222,6 +222,10 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
     )
     if leaving := [member.server for member in each.replicas if member.server in cluster.state.draining]:
         return f"range {each.stream_id}/{each.index} is open, and its place on {leaving[0]} is to go: {copies}"
+    wanted = cluster.state.streams[each.stream_id].config.replicas
+    there = [name for name in cluster.servers if name not in cluster.state.draining]
+    if len(copies) < min(wanted, len(there)) and cluster.state.cluster_version >= LEVEL_OPERATIONS:
+        return f"range {each.stream_id}/{each.index} is open, and there are servers for {wanted} members: {copies}"
     gone = [copy for copy in copies if copy.endswith("another incarnation")]
     is_old = cluster.state.due.open_ages.get((each.stream_id, each.index), math.inf) <= cluster.state.time_ms
     waits = some and (gone or is_old) and cluster.state.cluster_version >= LEVEL_OPERATIONS

@@ -1,4 +1,5 @@
-"""The role of an operator: range servers are drained under load, one at a time, and put back into service.
+"""The role of an operator: range servers are drained under load, one at a time, and put back into service; the main stream gets
+a further replica, and loses it again.
 
 Nothing is judged here: what an operator does must not lose, move or repeat a record, which everybody else judges. An operator
 at times leaves a server draining, for ever: the cluster heals on the others, and nothing may stay on that one.
@@ -11,6 +12,7 @@ import contextlib
 from random import Random
 from typing import TYPE_CHECKING
 
+from rangelog import StreamConfigChange
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.operations_client import OperationsClient
 from rangelog_core.net.pd_client import PdClient
@@ -23,11 +25,28 @@ if TYPE_CHECKING:
 EVERY = 4
 """In so many seeds there is an operator. Not drawn: that would change all other seeds."""
 CALL_S = 4.0
+STREAM = "s"
+REPLICAS = 3
+"""Of the main stream."""
 
 
 def start(clients: Clients) -> None:
     """Start the role."""
     clients.start("operator", _operate(clients))
+    clients.start("operator of replicas", _change_replicas(clients))
+
+
+async def _change_replicas(clients: Clients) -> None:
+    """Raise the replicas of the main stream, so that its open range lacks one, and lower them; they may stay raised."""
+    chance = Random(f"operator of replicas of seed {clients.cluster.seed}")
+    client = await clients.client()
+    while not clients.stopping:
+        for replicas in (REPLICAS + 1, REPLICAS):
+            await asyncio.sleep(chance.uniform(0.5, 6.0))
+            if clients.stopping:
+                return
+            with contextlib.suppress(RangelogError):
+                await client.update_stream(STREAM, StreamConfigChange(replicas=replicas), timeout_s=CALL_S)
 
 
 async def _operate(clients: Clients) -> None:

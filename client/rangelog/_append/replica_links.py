@@ -39,6 +39,9 @@ class RangeEvents(Protocol):
     def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
         """A reader waits at the replica until the confirm offset moves."""
 
+    def leave_wanted(self, range_index: int) -> None:
+        """The next range can have more replicas."""
+
 
 class _Listener:
     """The listener for the replies of one connection about one range."""
@@ -59,6 +62,9 @@ class _Listener:
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """The replica holds everything below its durable offset."""
+        if reply.leave_wanted:
+            self._events.leave_wanted(self._range_index)
+            return
         if reply.followed:
             self._followed.add(self._replica)
         elif self._followed:

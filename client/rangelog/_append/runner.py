@@ -166,6 +166,12 @@ class AppenderRunner:
             self._asked[replica] = self.core.next_offset
             self._answer_asked()
 
+    def leave_wanted(self, range_index: int) -> None:
+        """The next range can have more replicas."""
+        self.core.leave_wanted(_now_ms(), range_index)
+        self._tick_in_time()
+        self._perform()
+
     def _answer_asked(self) -> None:
         core = self.core
         links = self._links.get(core.range_index)

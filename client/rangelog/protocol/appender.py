@@ -163,6 +163,7 @@ class Appender:
         self._roll_after_ms = now_ms
         self._waiting: list[SentBatch] = []  # submitted while frozen
         self._waiting_end = 0
+        self._leave_wanted = False
         self._enter(opened, (), now_ms)
 
     # ---- the application
@@ -193,8 +194,8 @@ class Appender:
         return self._range
 
     def should_leave(self, now_ms: float) -> bool:
-        """Whether a replica is lost or slow, or the range is full or old; an empty one does not age."""
-        return self._in_trouble() or self._full() or self._aged(now_ms)
+        """Whether a replica is lost or slow, the range is full or old, or another can have more; an empty one does not age."""
+        return self._in_trouble() or self._full() or self._leave_wanted or self._aged(now_ms)
 
     @property
     def holds_much(self) -> bool:
@@ -290,6 +291,12 @@ class Appender:
         self._window.give_up(progress)  # it lost acked records, or its tail is untrusted: excluded from this range
         self._want_roll(now_ms)
 
+    def leave_wanted(self, now_ms: float, range_index: int) -> None:
+        """The placement driver has more replicas for the next range than this one has: leave it; it works until then."""
+        if range_index == self._range.index and self.phase is not AppenderPhase.STOPPED:
+            self._leave_wanted = True
+            self._want_roll(now_ms)
+
     # ---- leaving the range
 
     def tick(self, now_ms: float) -> None:
@@ -301,7 +308,7 @@ class Appender:
         trouble = self._in_trouble()
         if not trouble and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
-        if trouble or self._full() or self._aged(now_ms):
+        if trouble or self._full() or self._leave_wanted or self._aged(now_ms):
             self._want_roll(now_ms)
 
     def probed(self, now_ms: float, *, possible: bool) -> None:
@@ -382,6 +389,7 @@ class Appender:
         self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
         self.phase = AppenderPhase.OPEN
         self._entered_ms = self._roll_after_ms = now_ms
+        self._leave_wanted = False
         for batch in batches:
             batch.data = restamp(batch.data, range_index=opened.index, epoch=self.epoch)
             batch.submitted_ms = now_ms

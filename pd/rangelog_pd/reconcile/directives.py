@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.growth import FORMAT as LEAVE_WANTED
 from rangelog_pd.reconcile.task_board import task_id_of
 from rangelog_pd.reconcile.view import ClusterView, ServerView, drop_task_id
 from rangelog_pd.state.store import State
@@ -122,11 +123,16 @@ class Planner:
         return self._look_at_whole(found, server)
 
     def _look_at_open(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
-        """Return the directive for an open range: one of its servers seals it if its writer is gone."""
-        reason = self.view.upkeep.orphans.found.get((found.stream_id, found.index))
+        """Return the directive for an open range: its writer is to leave it, or a server seals it if the writer is gone."""
+        key = (found.stream_id, found.index)
+        reason = self.view.upkeep.orphans.found.get(key)
         leaves = self.view.upkeep.is_left(self.state, server)
-        if self.state.cluster_version < LEVEL_OPERATIONS or (reason is None and not leaves):
-            return None, reason is None and not leaves
+        grows = reason is None and not leaves and self.view.upkeep.growth.has_room(self.state, found)
+        if self.state.cluster_version < LEVEL_OPERATIONS or not (reason is not None or leaves or grows):
+            return None, not (reason is not None or leaves or grows)
+        if grows:
+            self.view.upkeep.orphans.suspect(key)
+            return (_grow(found, server) if self._asker(found) == server else None), False
         if reason is None:
             return (_leave(found, server) if self._has_places(found) else None), False
         if self._recoverer(found) != server:
@@ -145,6 +151,18 @@ class Planner:
             usable = [each for each in candidates if not (each.barred or each.avoided)]
             self._usable_count = sum(each.health is ServerHealth.ALIVE for each in usable)
         return self._usable_count >= len(found.replicas)
+
+    def _asker(self, found: common_pb2.Range) -> str | None:
+        """Return the first living member of an open range, by name, that knows how to ask its writer to leave it."""
+        for name, incarnation in sorted((each.server, each.incarnation) for each in found.replicas):
+            registered, view = self.state.servers.find(name), self.view.servers.get(name)
+            if registered is None or view is None or not view.complete:
+                continue
+            if self.view.health(self.state, name, incarnation, self.now_ms) is not ServerHealth.ALIVE:
+                continue
+            if any(each.format == LEAVE_WANTED for each in registered.server.formats):
+                return name
+        return None
 
     def _recoverer(self, found: common_pb2.Range) -> str | None:
         """Return the living member of an open range that seals it: the one that holds the most of it, by name."""
@@ -334,6 +352,13 @@ def _directive(kind: str, found: common_pb2.Range, server: str) -> pd_pb2.Direct
 def _leave(found: common_pb2.Range, server: str) -> pd_pb2.Directive:
     directive = _directive("leave", found, server)
     directive.leave_range.CopyFrom(pd_pb2.LeaveRange(reason=f"{server} is to be left"))
+    return directive
+
+
+def _grow(found: common_pb2.Range, server: str) -> pd_pb2.Directive:
+    directive = _directive("leave", found, server)
+    directive.leave_range.reason = f"it has {len(found.replicas)} members, and there are servers for more"
+    directive.leave_range.only_asks = True
     return directive
 
 

@@ -94,10 +94,11 @@ class Fleet:
         self._unit = max(WORK_UNIT_BYTES_PER_S, growth / max(1, opened))
         found = self.candidates(state, now_ms)
         self._placer = Placer(found)
+        limits_ms = {ServerHealth.ALIVE: self._view.suspect_ms, ServerHealth.SUSPECT: self._view.dead_ms}
         ends = [
-            now_ms + self._view.suspect_ms - self._view.silent_ms(each.server, now_ms)
+            now_ms + limits_ms[each.health] - self._view.silent_ms(each.server, now_ms)
             for each in found
-            if each.health is ServerHealth.ALIVE
+            if each.health in limits_ms
         ]
         self._fresh_until_ms = min([now_ms + REFRESH_MS, *ends])
 

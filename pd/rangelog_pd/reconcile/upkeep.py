@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.cursor_expiries import CursorExpiries
 from rangelog_pd.reconcile.due_queue import DueQueue
+from rangelog_pd.reconcile.growth import Growth
 from rangelog_pd.reconcile.held import HeldStreams
 from rangelog_pd.reconcile.manifest_queue import ManifestQueue
 from rangelog_pd.reconcile.moves import Moves
@@ -49,6 +50,8 @@ class Upkeep:
         self.trims: DueQueue[int] = DueQueue({})
         self.repairs = RepairProgress()
         self.orphans = Orphans(view.orphan_quiet_ms)
+        self.growth = Growth()
+        """Open ranges that lack members, of which there are more now."""
         self.moves = Moves(view)
         """Sealed ranges that leave a server."""
         self.sizes = StreamSizes()
@@ -83,6 +86,9 @@ class Upkeep:
             self._usable = usable
             self.repairs.wake_all()
             self.moves.retry()
+        if self.growth.servers_are(state, usable, lambda: self._view.candidates(state, now_ms)):
+            for key in state.open_short:
+                self._attend_members(state, key)
         lost = {each: None for each in state.hosted.hostings() if self.is_lost(state, *each, now_ms)}
         for hosting in lost:
             if hosting not in self._lost:
@@ -125,11 +131,15 @@ class Upkeep:
             lambda of: has_no_end(state, of),
         )
         for key in changed:
-            found = state.ranges.find(key)
-            for member in found.replicas if found is not None else ():
-                view = self._view.servers.get(member.server)
-                if view is not None:
-                    view.attention.attend(key)
+            self._attend_members(state, key)
+
+    def _attend_members(self, state: State, key: RangeKey) -> None:
+        """The members of an open range may need a directive about it."""
+        found = state.ranges.find(key)
+        for member in found.replicas if found is not None else ():
+            view = self._view.servers.get(member.server)
+            if view is not None:
+                view.attention.attend(key)
 
     def _lacks_a_member(self, hosted: Hosted) -> None:
         """A server of these ranges is lost."""
@@ -142,6 +152,8 @@ class Upkeep:
         if has_no_end(state, of):
             gone = ", ".join(each.server for each in of.replicas if is_gone(state, each))
             return f"too few members are left to say where it ends: {gone} lost their copies"
+        if self.growth.has_room(state, of):
+            return f"it has {len(of.replicas)} members, and there are servers for more"
         if is_empty:
             leaving = [each.server for each in of.replicas if self.is_left(state, each.server)]
             return f"it is empty, and its place on {leaving[0]} is to go" if leaving else ""
@@ -176,6 +188,7 @@ class Upkeep:
         self.repairs.begin(state.short)
         self.orphans.begin(state.due.open_ages)
         self.moves.begin(state)
+        self.growth.begin()
         self.sizes = StreamSizes()
         self.expiries = CursorExpiries()
         self.passed = dict(state.retained)
@@ -350,6 +363,8 @@ class Upkeep:
         if view.unsifted:
             view.unsifted = False
             for key in state.hosted.of(name, view.incarnation).sealed.keys() - view.reports.keys():
+                view.attention.attend(key)
+            for key in state.hosted.of(name, view.incarnation).open.keys() & state.open_short.keys():
                 view.attention.attend(key)
             if self.is_left(state, name):
                 self._leave_open(state, name)

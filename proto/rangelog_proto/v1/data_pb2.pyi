@@ -73,7 +73,7 @@ class Append(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., recovery: bool = ..., memory: bool = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed", "confirm_wanted")
+    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed", "confirm_wanted", "leave_wanted")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class AppendReply(_message.Message):
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     FOLLOWED_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_WANTED_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_WANTED_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
@@ -88,7 +89,8 @@ class AppendReply(_message.Message):
     others: _containers.RepeatedCompositeFieldContainer[AppendReply]
     followed: bool
     confirm_wanted: bool
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ..., confirm_wanted: bool = ...) -> None: ...
+    leave_wanted: bool
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ..., confirm_wanted: bool = ..., leave_wanted: bool = ...) -> None: ...
 
 class Confirm(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others", "start_offset")

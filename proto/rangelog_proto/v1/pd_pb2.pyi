@@ -701,10 +701,12 @@ class RecoverRange(_message.Message):
     def __init__(self, stream_name: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class LeaveRange(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "only_asks")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    ONLY_ASKS_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    only_asks: bool
+    def __init__(self, reason: _Optional[str] = ..., only_asks: bool = ...) -> None: ...
 
 class WriteManifests(_message.Message):
     __slots__ = ("stream_ids",)

@@ -33,6 +33,9 @@ class Writing(Protocol):
     def ask_idle(self, key: RangeKey, epoch: int, start_offset: int) -> None:
         """The same for a range of which there is no replica."""
 
+    def ask_to_leave(self, key: RangeKey, epoch: int, durable_offset: int) -> None:
+        """Say to the writer that another range can have more replicas."""
+
     def refuse(self, key: RangeKey, error: RangelogError) -> None:
         """Say to the writer that its appends to this range are refused from now on."""
 

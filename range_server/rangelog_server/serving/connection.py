@@ -326,6 +326,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
         self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
 
+    def ask_to_leave(self, key: RangeKey, epoch: int, durable_offset: int) -> None:
+        """Say to the writer that another range can have more replicas, by an ack without a new durable offset."""
+        reply = data_pb2.AppendReply(
+            stream_id=key[0], range_index=key[1], epoch=epoch, durable_offset=durable_offset, leave_wanted=True
+        )
+        self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
+
     def refuse(self, key: RangeKey, error: RangelogError) -> None:
         """Say to the writer that its appends to this range are refused from now on, by an error about no request."""
         self.send_error(0, error, *key)

@@ -143,6 +143,7 @@ class Pd:
         zone: str = "",
         rack: str = "",
         labels: Sequence[str] = (),
+        formats: Sequence[common_pb2.FormatVersions] = (),
     ) -> None:
         request = pd_pb2.RegisterServerRequest(
             server=name,
@@ -153,6 +154,7 @@ class Pd:
             log_end=log_end,
             rack=rack,
             labels=labels,
+            formats=formats,
         )
         self.do(pd_pb2.RegisterServerResponse, register_server=request)
         self.view.registered(name, request.incarnation, self.now_ms)

@@ -136,6 +136,16 @@ def test_a_lapsed_lease_counts_at_once(pd: Any) -> None:
     assert pd.view.fleet.placer(pd.state, pd.now_ms).get("rs1").health is ServerHealth.SUSPECT
 
 
+def test_a_silent_server_is_dead_at_once_when_its_time_is_over(pd: Any) -> None:
+    """Not only at the next reading of all servers: a placement prefers a server that is late to one that is gone."""
+    pd.pass_ms(4_900)
+    for name in ("rs2", "rs3"):
+        pd.beat(name)
+    assert pd.view.fleet.placer(pd.state, pd.now_ms).get("rs1").health is ServerHealth.SUSPECT
+    pd.pass_ms(100)
+    assert pd.view.fleet.placer(pd.state, pd.now_ms).get("rs1").health is ServerHealth.DEAD
+
+
 def test_a_rate_is_smoothed_and_falls_to_nothing() -> None:
     """A steady rate is found, one burst moves it little, and a log that stands still has none; the first end says nothing."""
     rate, end, now_ms = WriteRate(), 1 << 40, 0.0

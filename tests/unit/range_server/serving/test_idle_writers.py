@@ -43,6 +43,39 @@ async def test_a_writer_that_has_not_appended_is_sent_away() -> None:
         assert plane.store.replicas == {}, "the server has nothing of the range"
 
 
+ASK = pd_pb2.Directive(stream_id=1, leave_range=pd_pb2.LeaveRange(reason="it has 2 members", only_asks=True))
+
+
+async def test_a_writer_is_asked_to_leave_a_range_of_which_there_is_nothing() -> None:
+    """By a reply that claims nothing; without a writer there is nobody to ask."""
+    async with memory_plane() as plane:
+        leaver = Leaver(plane.store)
+        await leaver.leave_range(ASK)
+        writer = connect(plane)
+        await leaver.leave_range(ASK)
+        (frame,) = writer.wire.frames()
+        asked = data_pb2.AppendReply.FromString(frame.message)
+        assert (frame.opcode, asked.stream_id, asked.epoch) == (Opcode.APPEND_REPLY, 1, 1)
+        assert (asked.leave_wanted, asked.confirm_wanted, asked.durable_offset) == (True, False, 7)
+
+
+async def test_a_writer_that_is_asked_to_leave_may_append() -> None:
+    """A range with two members needs both of them for each ack, until its writer has another range."""
+    async with memory_plane() as plane:
+        writer = Client(plane).hello()
+        writer.append(0)
+        (frame,) = await writer.replies(1)
+        leaver = Leaver(plane.store)
+        await leaver.leave_range(ASK)
+        writer.append(1)
+        frames = [frame, *await writer.replies(2)]
+        first, asked, second = [data_pb2.AppendReply.FromString(each.message) for each in frames]
+        assert (first.durable_offset, first.leave_wanted) == (1, False)
+        assert (asked.durable_offset, asked.leave_wanted) == (1, True)
+        assert (second.durable_offset, second.leave_wanted) == (2, False)
+        leaver.close()
+
+
 async def test_a_writer_that_answers_keeps_its_range() -> None:
     """It is asked by a reply that claims nothing: durable up to the start of the range."""
     async with memory_plane() as plane:
