@@ -9,6 +9,7 @@ from rangelog_core.rights import RIGHTS_FORMAT, wire_verbs
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.resources import decide
 from rangelog_pd.state.store import State
+from rangelog_pd.state.versions import LEVEL_RIGHTS
 from rangelog_proto.v1 import rights_pb2 as pb
 
 RESOURCES_MAX = 1_000
@@ -34,6 +35,7 @@ async def enforce_rights(driver: Driver, request: pb.EnforceRightsRequest) -> pb
         await driver.barrier()
         with driver.state() as state:
             _check_servers(state)
+            _check_brokers(driver, state)
     return await driver.propose_request(pb.EnforceRightsResponse, request.request_id, enforce_rights=request)
 
 
@@ -44,6 +46,17 @@ def _check_servers(state: State) -> None:
             raise PreconditionFailed(
                 f"range server {name} is of a version that does not know rights: upgrade all range servers and brokers first"
             )
+
+
+def _check_brokers(driver: Driver, state: State) -> None:
+    """Raise PreconditionFailed while a broker that lives would serve everybody, or has not said what it is."""
+    for each in sorted(state.owners.brokers.values(), key=lambda each: each.name):
+        if each.lost or driver.brokers.feature_level(each) >= LEVEL_RIGHTS:
+            continue
+        raise PreconditionFailed(
+            f"broker {each.name} is of a version that does not know rights, or has not reported to this leader yet: "
+            "see `pdctl upgrade check`, upgrade it, or try again in a few seconds"
+        )
 
 
 async def list_rights(driver: Driver, request: pb.ListRightsRequest) -> pb.ListRightsResponse:

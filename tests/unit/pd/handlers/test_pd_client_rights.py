@@ -8,10 +8,10 @@ import pytest
 
 from rangelog_core.errors import PreconditionFailed, RightMissing
 from rangelog_core.net.principals import Principal, Role, roles_of_call
-from rangelog_core.rights import KINDS, Verb, wire_verbs
-from rangelog_pd.handlers import client_rights, rights, service
+from rangelog_core.rights import KINDS, RIGHTS_FORMAT, Verb, wire_verbs
+from rangelog_pd.handlers import brokers, client_rights, rights, service
 from rangelog_pd.state.versions import LEVEL_RIGHTS
-from rangelog_proto.v1 import pd_pb2
+from rangelog_proto.v1 import broker_pb2, pd_pb2
 from rangelog_proto.v1 import rights_pb2 as pb
 
 ALICE = Principal(Role.CLIENT, "a")
@@ -128,6 +128,30 @@ async def test_rights_are_not_enforced_where_nobody_is_known(ready: Any) -> None
     """Without TLS there are no certificates."""
     with pytest.raises(PreconditionFailed, match="rights need TLS"):
         await rights.enforce_rights(ready.driver, pb.EnforceRightsRequest(request_id="e", enforced=True))
+
+
+async def test_rights_are_not_enforced_while_a_broker_would_serve_everybody(
+    ready: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of an earlier program, or one that this leader has not heard yet; a lost broker does not count."""
+    ready.machine.state.cluster_version = LEVEL_RIGHTS
+    monkeypatch.setattr(type(ready.driver.settings), "tls", object())
+    for each in ready.machine.state.servers.values():
+        each.server.formats.add(format=RIGHTS_FORMAT, lowest=1, highest=1)
+    register = broker_pb2.RegisterBrokerRequest(request_id="b", name="b1", incarnation=7, address="b1:1")
+    await brokers.register_broker(ready.driver, register)
+    enforce = pb.EnforceRightsRequest(request_id="e", enforced=True)
+    for level in (0, LEVEL_RIGHTS - 1):
+        if level:
+            beat = broker_pb2.BrokerHeartbeatRequest(name="b1", incarnation=7, complete=True, feature_level=level)
+            await brokers.broker_heartbeat(ready.driver, beat)
+        with pytest.raises(PreconditionFailed, match="broker b1 .* upgrade check"):
+            await rights.enforce_rights(ready.driver, enforce)
+    assert not ready.machine.state.rights.enforced
+    beat = broker_pb2.BrokerHeartbeatRequest(name="b1", incarnation=7, complete=True, feature_level=LEVEL_RIGHTS)
+    await brokers.broker_heartbeat(ready.driver, beat)
+    await rights.enforce_rights(ready.driver, enforce)
+    assert ready.machine.state.rights.enforced
 
 
 async def test_rules_are_listed_by_page(ready: Any) -> None:
