@@ -145,7 +145,7 @@ async def test_rights_are_not_enforced_while_a_broker_would_serve_everybody(
         if level:
             beat = broker_pb2.BrokerHeartbeatRequest(name="b1", incarnation=7, complete=True, feature_level=level)
             await brokers.broker_heartbeat(ready.driver, beat)
-        with pytest.raises(PreconditionFailed, match="broker b1 .* upgrade check"):
+        with pytest.raises(PreconditionFailed, match=r"broker b1 .* upgrade check"):
             await rights.enforce_rights(ready.driver, enforce)
     assert not ready.machine.state.rights.enforced
     beat = broker_pb2.BrokerHeartbeatRequest(name="b1", incarnation=7, complete=True, feature_level=LEVEL_RIGHTS)
