@@ -76,11 +76,15 @@ def journal_stream_name(number: int) -> str:
     return f"{INTERNAL_NAME_START}journal-{number}"
 
 
+AUDIT_STREAM_NAME = f"{INTERNAL_NAME_START}audit"
+"""The name of the stream of the audit log."""
+
+
 def check_readable_name(name: str) -> str:
     """Return `name` if it is valid for a stream that is read, which may be a shard's. Raises InvalidArgument."""
     return name if _SHARD_STREAM.match(name) else check_name("stream", name)
 
 
 def is_internal_name(name: str) -> bool:
-    """Whether a stream of this name belongs to a topic or a journal: no user creates, changes or deletes it."""
+    """Whether a stream of this name belongs to a topic, a journal or the audit log: no user creates, changes or deletes it."""
     return name.startswith(INTERNAL_NAME_START)

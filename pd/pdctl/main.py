@@ -8,6 +8,7 @@ import click
 
 from pdctl import tasks
 from pdctl.acl import acl
+from pdctl.audit import audit
 from pdctl.cluster import cluster, task
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
@@ -124,7 +125,8 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, upgrade,
+    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, audit,
+    upgrade,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -22,6 +22,7 @@ from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.counts import OK, DriverCounts
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile import finalizing
+from rangelog_pd.reconcile.audit_trail import AuditTrail, RefusedCall
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
@@ -83,6 +84,9 @@ class Driver:
         self.rebalance: Rebalance | None = None
         """The last one that was asked of this leader."""
         self.tier_snapshots = SnapshotSchedule(settings.tier_snapshot_interval_ms, settings.tier_snapshot_soon_ms)
+        self.audit = AuditTrail()
+        self.audit_problem = ""
+        """Why the last try to write the audit log to its stream failed."""
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -185,6 +189,11 @@ class Driver:
         if self._leading_term != self.consensus.status().term:
             await self.barrier()
 
+    async def audits(self) -> bool:
+        """Return whether the audit log is on. Raises NotLeader with a hint, Unavailable."""
+        await self.catch_up()
+        return self._machine.state.audit.enabled
+
     def knows(self, action: str) -> bool:
         """Whether all members know commands of this action, so that it may be proposed."""
         return self.knows_level(level_of(action))
@@ -276,6 +285,16 @@ class Driver:
                 return member.api_address
         return self.settings.members[name].api_address if name in self.settings.members else ""
 
+    def api_addresses(self) -> list[str]:
+        """Return the addresses of all members' API, as far as they are known."""
+        names = [member.name for member in self.consensus.status().members]
+        return [address for name in names if (address := self.api_address_of(name))]
+
+    def note_refusal(self, principal: str, host: str, call: str, error: RangelogError) -> None:
+        """Note that a call was refused for who made it: for the audit log, if this member leads."""
+        if self._leading_term is not None and self._machine.state.audit.enabled:
+            self.audit.refused(RefusedCall(principal, call, error.code), host, error.message, self.now_ms())
+
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()
         self._stop_leading()
@@ -308,6 +327,7 @@ class Driver:
             self.tier_snapshots.start_leading(self.now_ms())
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
             self.tier_watch.doubt()
+            self.audit.clear()
             _log.info("%s leads", self.settings.name)
 
     # ---- the leader's own work
@@ -338,16 +358,30 @@ class Driver:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             await self._upgrade_by_itself()
             if not named:
-                await self._propose_own(
+                await self.propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
                 )
             for command in () if restoring else wanted:
-                await self._propose_own(command)
+                await self.propose_own(command)
+            await self._note_audit()
             self._tell_watchers()
             self.tasks.expire(self.wall_ms())
             self.counts.round_durations.observe(time.perf_counter() - began_s)
         except Unavailable as error:
             _log.debug("a round of reconciling was interrupted: %s", error)
+
+    async def _note_audit(self) -> None:
+        """Put outcomes and refusals into the audit log, if it is on."""
+        notes = self.audit.take(self.now_ms())
+        if not notes or not self._machine.state.audit.enabled:
+            return
+        command = pd_state_pb2.Command()
+        command.note_audit.notes.extend(notes)
+        try:
+            await self.propose_own(command)
+        except RangelogError:
+            self.audit.put_back(notes)
+            raise
 
     async def assign_owners(self) -> None:
         """Give owners to what has none, now rather than in the next round, which goes on where this one is interrupted."""
@@ -355,7 +389,7 @@ class Driver:
             wanted = assign_command(state.owners)
         if wanted is not None:
             try:
-                await self._propose_own(wanted)
+                await self.propose_own(wanted)
                 self._tell_watchers()
             except RangelogError as error:
                 _log.debug("owners are assigned in the next round: %s", error)
@@ -372,9 +406,10 @@ class Driver:
         _log.info("all placement drivers have feature level %d: it is the cluster version now", level)
         command = pd_state_pb2.Command(version=level)
         command.set_cluster_version.version = level
-        await self._propose_own(command, gated=False)
+        await self.propose_own(command, gated=False)
 
-    async def _propose_own(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
+    async def propose_own(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
+        """Apply a command of the leader's own; a refusal is logged. Raises NotLeader, OutcomeUnknown."""
         self._date(command, gated=gated)
         result = await self._decide(command)
         if isinstance(result, RangelogError):

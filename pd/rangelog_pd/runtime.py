@@ -14,6 +14,7 @@ from rangelog_core.net.addresses import split_address
 from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_pd import metrics
+from rangelog_pd.audit_writer import AuditWriter
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
@@ -74,9 +75,10 @@ class Runtime:
             tls=tls,
         )
         driver = Driver(settings, consensus, machine)
-        server = GrpcServer(token=settings.token, tls=tls, port=Port.PD_API)
+        server = GrpcServer(token=settings.token, tls=tls, port=Port.PD_API, refused=driver.note_refusal)
         service_names = add_services(driver, server.server)
         snapshots = TierSnapshots(driver)
+        audit = AuditWriter(driver, driver.api_addresses, settings.token, tls)
         tasks: list[asyncio.Task[Any]] = []
         watched = AsyncExitStack()
         try:
@@ -90,8 +92,8 @@ class Runtime:
             note_group(settings.data_dir, consensus.initial)
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
-            own_work = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run())
-            tasks = [*map(asyncio.create_task, own_work), stopped, failed]
+            works = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run(), audit.run())
+            tasks = [*map(asyncio.create_task, works), stopped, failed]
             api = f"{split_address(settings.api_address)[0]}:{port}"
             page_address = await self._serve_page(watched, settings, tls, api) if self._serve_page is not None else ""
             content = {"name": settings.name, "api_address": api, "metrics_address": metrics_address}
@@ -106,6 +108,7 @@ class Runtime:
             for task in tasks:
                 task.cancel()
             snapshots.close()
+            await audit.close()
             await watched.aclose()
             await server.stop()
             await consensus.close()

@@ -13,16 +13,20 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from rangelog_core.errors import (
+    HandshakeFailed,
     InternalError,
     ProtocolViolation,
     RangelogError,
     RequestTimeout,
+    RightMissing,
+    RoleForbids,
     Unauthorized,
     Unavailable,
 )
@@ -44,6 +48,9 @@ _OPEN_SERVICES = ("/grpc.health.", "/grpc.reflection.")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 RightsCheck = Callable[[Principal, str, Any], Awaitable[None]]
 """Given who calls, what, and the request; raises where it may not."""
+Refused = Callable[[str, str, str, RangelogError], None]
+"""Given who was refused (empty: nobody knows), its host, the method and the error."""
+_REFUSALS = (Unauthorized, RoleForbids, RightMissing, HandshakeFailed)
 
 
 async def abort_with(context: Any, error: RangelogError) -> None:
@@ -60,6 +67,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self._tls_port = tls_port
         self.calls = CallTally()
         self.check_rights: RightsCheck | None = None
+        self.refused: Refused | None = None
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
@@ -72,6 +80,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
         async def call(data: bytes, context: Any) -> Any:
             began_s, code = time.perf_counter(), CANCELLED
+            principal: Principal | None = None
             try:
                 if not allowed:
                     raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
@@ -94,6 +103,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                     raise
                 shown = _shown(error, method)
                 code = shown.code
+                if self.refused is not None and isinstance(shown, _REFUSALS):
+                    self.refused(str(principal or ""), host_of(context), method.rpartition("/")[2], shown)
                 await abort_with(context, shown)
             finally:
                 self.calls.ended(method, code, time.perf_counter() - began_s)
@@ -118,6 +129,16 @@ def caller_of(context: Any) -> Principal:
     return principal_of(uris, names)
 
 
+def host_of(context: Any) -> str:
+    """Return the host from which a call comes.
+
+    The peer is "ipv4:127.0.0.1:4711", or "ipv6:%5B::1%5D:4711".
+    """
+    kind, _, rest = str(context.peer()).partition(":")
+    host = rest.rpartition(":")[0] if kind in ("ipv4", "ipv6") else rest
+    return unquote(host).strip("[]")
+
+
 def _shown(error: Exception, method: str) -> RangelogError:
     """Return the error that the client gets; what it may not see goes into the log."""
     if isinstance(error, RangelogError):
@@ -139,12 +160,20 @@ def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
 class GrpcServer:
     """One gRPC server with health, reflection and the process's recent log. Add services to `server`, then `start`."""
 
-    def __init__(self, *, token: str | None = None, tls: TlsConfig | None = None, port: Port = Port.PD_API) -> None:
-        """`port`: what the server is, for those who may use it with TLS."""
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        tls: TlsConfig | None = None,
+        port: Port = Port.PD_API,
+        refused: Refused | None = None,
+    ) -> None:
+        """`port`: what the server is, for those who may use it with TLS. `refused`: is told of each refused caller."""
         from grpc_health.v1 import health, health_pb2_grpc
 
         self._tls = tls
         interceptor = ErrorInterceptor(token, port if tls is not None else None)
+        interceptor.refused = refused
         self.calls = interceptor.calls
         self._interceptor = interceptor
         self.server: grpc.aio.Server = grpc.aio.server(interceptors=[interceptor], options=SERVER_OPTIONS)

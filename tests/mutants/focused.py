@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.audit import AUDIT
 from tests.mutants.cursors import CURSORS
 from tests.mutants.groups import GROUPS
 from tests.mutants.inspection import INSPECTION
@@ -24,6 +25,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *PACKING,
     *RESTORES,
     *RIGHTS,
+    *AUDIT,
     *MEMBERS,
     *TIER,
     *TLS,

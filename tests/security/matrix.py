@@ -31,7 +31,7 @@ TIMEOUT_S = 5.0
 ROLES_OF_PORTS = {
     Port.PD_API: "pd range-server broker client admin",
     Port.PD_RAFT: "pd",
-    Port.RANGE_DATA: "range-server broker client admin",
+    Port.RANGE_DATA: "pd range-server broker client admin",
     Port.RANGE_CONTROL: "pd admin",
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
@@ -47,6 +47,11 @@ USERS, PRODUCERS, ADMIN, BROKER, SERVER = (
     "broker",
     "range-server",
 )
+WRITES_AUDIT = (
+    "CreateRange", "DescribeStream", "ListObjects", "ListRanges", "ListServers", "OpenWriter", "OpenWriters", "ProveEnd",
+    "SealRange", "SealRanges", "Watch",
+)  # fmt: skip
+"""What the leading placement driver calls to write the audit log to its stream."""
 CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
     Port.PD_API: {
         "PlacementDriver": (
@@ -55,7 +60,8 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
                 "RegisterServer": SERVER, "Heartbeat": SERVER, "PrepareObject": SERVER, "CommitObject": SERVER,
                 "PrepareRepack": "range-server client admin", "CommitRepack": "range-server client admin", "ListTasks": ADMIN,
                 "DescribeCluster": f"pd {USERS}",
-            },
+            }
+            | dict.fromkeys(WRITES_AUDIT, f"pd {USERS}"),
         ),
         "Topics": (USERS, dict.fromkeys(("CommitScale", "EndShard", "EnsureLog", "ReportConsumed"), BROKER)),
         "Cursors": (USERS, {}),
@@ -67,8 +73,9 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Placement": (ADMIN, {}),
         "Repairs": (ADMIN, {}),
         "Restore": (ADMIN, {}),
-        "Tier": (ADMIN, {"DescribeTier": USERS, "FindObjects": "range-server admin"}),
+        "Tier": (ADMIN, {"DescribeTier": f"pd {USERS}", "FindObjects": "range-server admin"}),
         "Rights": (ADMIN, {"CheckRights": "range-server broker admin"}),
+        "Audit": (ADMIN, {}),
     },
     Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {}), "Logs": (ADMIN, {})},
     Port.BROKER_CONTROL: {

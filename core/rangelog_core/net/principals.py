@@ -112,11 +112,13 @@ _USERS = frozenset({Role.CLIENT, Role.BROKER, Role.RANGE_SERVER, Role.ADMIN})
 _PRODUCERS = frozenset({Role.CLIENT, Role.BROKER, Role.ADMIN})
 _ADMINS = frozenset({Role.ADMIN})
 _ALL = frozenset(Role)
+_WITH_PD = _USERS | {Role.PD}
+"""The leading placement driver writes the audit log to its stream."""
 
 PORT_ROLES: Mapping[Port, frozenset[Role]] = {
     Port.PD_API: _ALL,
     Port.PD_RAFT: frozenset({Role.PD}),
-    Port.RANGE_DATA: _USERS,
+    Port.RANGE_DATA: _WITH_PD,
     Port.RANGE_CONTROL: frozenset({Role.PD, Role.ADMIN}),
     Port.BROKER_DATA: _PRODUCERS,
     Port.BROKER_CONTROL: _PRODUCERS,
@@ -142,6 +144,7 @@ SERVICE_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Restore": _ADMINS,
     "rangelog.v1.Tier": _ADMINS,
     "rangelog.v1.Rights": _ADMINS,
+    "rangelog.v1.Audit": _ADMINS,
     "rangelog.v1.RangeServer": frozenset({Role.PD, Role.ADMIN}),
     "rangelog.v1.Groups": _PRODUCERS,
     "rangelog.v1.Tables": _PRODUCERS,
@@ -160,6 +163,17 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.PlacementDriver/CommitRepack": frozenset({Role.CLIENT, Role.RANGE_SERVER, Role.ADMIN}),
     "rangelog.v1.PlacementDriver/ListTasks": _ADMINS,
     "rangelog.v1.PlacementDriver/DescribeCluster": _ALL,
+    "rangelog.v1.PlacementDriver/DescribeStream": _WITH_PD,
+    "rangelog.v1.PlacementDriver/OpenWriter": _WITH_PD,
+    "rangelog.v1.PlacementDriver/OpenWriters": _WITH_PD,
+    "rangelog.v1.PlacementDriver/CreateRange": _WITH_PD,
+    "rangelog.v1.PlacementDriver/SealRange": _WITH_PD,
+    "rangelog.v1.PlacementDriver/SealRanges": _WITH_PD,
+    "rangelog.v1.PlacementDriver/ProveEnd": _WITH_PD,
+    "rangelog.v1.PlacementDriver/ListRanges": _WITH_PD,
+    "rangelog.v1.PlacementDriver/ListObjects": _WITH_PD,
+    "rangelog.v1.PlacementDriver/ListServers": _WITH_PD,
+    "rangelog.v1.PlacementDriver/Watch": _WITH_PD,
     "rangelog.v1.Topics/CommitScale": frozenset({Role.BROKER}),
     "rangelog.v1.Topics/EndShard": frozenset({Role.BROKER}),
     "rangelog.v1.Topics/EnsureLog": frozenset({Role.BROKER}),
@@ -168,7 +182,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Brokers/BrokerHeartbeat": frozenset({Role.BROKER}),
     "rangelog.v1.Members/ListMembers": _ALL,
     "rangelog.v1.Operations/CheckImpact": frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN}),  # may I stop now?
-    "rangelog.v1.Tier/DescribeTier": _USERS,
+    "rangelog.v1.Tier/DescribeTier": _WITH_PD,
     "rangelog.v1.Rights/CheckRights": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
     "rangelog.v1.Tier/FindObjects": frozenset({Role.RANGE_SERVER, Role.ADMIN}),
     "rangelog.v1.Groups/MergePositions": frozenset({Role.BROKER}),

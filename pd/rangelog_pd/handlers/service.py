@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import (
+    audit,
+    audited,
     batches,
     brokers,
     client_rights,
@@ -28,6 +30,7 @@ from rangelog_pd.handlers import (
     watch,
 )
 from rangelog_proto.v1 import (
+    audit_pb2_grpc,
     broker_pb2_grpc,
     cursor_pb2_grpc,
     inspection_pb2_grpc,
@@ -41,7 +44,7 @@ from rangelog_proto.v1 import (
     tier_pb2_grpc,
     topic_pb2_grpc,
 )
-from rangelog_server_common.grpc_server import caller_of
+from rangelog_server_common.grpc_server import caller_of, host_of
 
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
@@ -152,6 +155,11 @@ _RIGHTS_HANDLERS: dict[str, Handler] = {
     "CheckRights": rights.check_rights,
 }
 
+_AUDIT_HANDLERS: dict[str, Handler] = {
+    "SetAudit": audit.set_audit,
+    "DescribeAudit": audit.describe_audit,
+}
+
 _HIDDEN_BY_RESTORE: frozenset[Handler] = frozenset(
     {
         streams.describe_stream, streams.list_streams, ranges.list_ranges, watch.watch, objects.list_objects,
@@ -200,6 +208,7 @@ SERVICES = (
     _service(restore_pb2_grpc, "Restore", _RESTORE_HANDLERS),
     _service(members_pb2_grpc, "Members", _MEMBER_HANDLERS),
     _service(rights_pb2_grpc, "Rights", _RIGHTS_HANDLERS),
+    _service(audit_pb2_grpc, "Audit", _AUDIT_HANDLERS),
 )
 """All services on a placement driver's port."""
 
@@ -227,8 +236,15 @@ def _bind(driver: Driver, name: str, handler: Handler) -> Callable[[Any, Any], A
     hidden, tls = handler in _HIDDEN_BY_RESTORE, driver.settings.tls is not None
 
     async def call(request: Any, context: Any) -> Any:
-        client = client_rights.limited(caller_of(context) if tls else None, tls=tls)
+        caller = caller_of(context) if tls else None
+        client = client_rights.limited(caller, tls=tls)
+        if name in audited.AUDITED:
+            return await client_rights.serve(
+                driver, name, audited.recorded(name, handler, caller, host_of(context)), request, client
+            )
         if not hidden:
+            if handler is audit.set_audit:
+                audit.CALLER.set((str(caller or ""), host_of(context)))
             return await client_rights.serve(driver, name, handler, request, client)
         before = driver.check_restored()
         answer = await client_rights.serve(driver, name, handler, request, client)

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import (
+    audit,
     brokers,
     cursors,
     losses,
@@ -108,6 +109,9 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "grant_rights": rights.grant_rights,
     "revoke_rights": rights.revoke_rights,
     "enforce_rights": rights.enforce_rights,
+    "set_audit": audit.set_audit,
+    "note_audit": audit.note_audit,
+    "mark_audit_written": audit.mark_audit_written,
 }
 
 

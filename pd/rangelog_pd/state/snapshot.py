@@ -18,6 +18,7 @@ from rangelog_core.state_sections import MAGIC, SECTION_VERSION, framed, section
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import (
+    audit_pb2,
     broker_pb2,
     common_pb2,
     cursor_pb2,
@@ -49,6 +50,7 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_TIER_STORES: "tier_stores",
     pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
     pd_state_pb2.SECTION_KIND_ACCESS_RULES: "access_rules",
+    pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES: "audit_entries",
 }
 _KEPT_VERSION_1 = 1
 
@@ -86,6 +88,7 @@ def freeze(state: State, results: Results) -> Frozen:
         lost_streams_to=state.lost_streams[1],
         rights_version=state.rights.version,
         rights_enforced=state.rights.enforced,
+        audit=state.audit.row() if state.audit.stream_id else None,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -111,6 +114,7 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_TIER_STORES, state.tier_stores.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_CURSORS, state.cursors.rows.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_ACCESS_RULES, state.rights.rules.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES, state.audit.pending.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -188,6 +192,7 @@ def _build(
     tier_stores: Iterable[tier_pb2.TierStore] = (),
     cursors: Sequence[cursor_pb2.Cursor] = (),
     access_rules: Iterable[rights_pb2.AccessRule] = (),
+    audit_entries: Iterable[audit_pb2.AuditEntry] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -212,6 +217,7 @@ def _build(
         state.tier_stores.put(store.first_object_id, store)
     state.cursors.load(cursors, header.next_cursor_version or 1)
     state.rights.load(access_rules, header.rights_version, enforced=header.rights_enforced)
+    state.audit.load(header.audit, audit_entries)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

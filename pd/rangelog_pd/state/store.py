@@ -22,6 +22,7 @@ from itertools import chain, pairwise
 
 from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_core.ids import INTERNAL_NAME_START
+from rangelog_pd.state.audit_table import AuditTable
 from rangelog_pd.state.changes import Changes
 from rangelog_pd.state.cursor_table import CursorTable
 from rangelog_pd.state.cut_tables import CutTables
@@ -87,6 +88,7 @@ class State:
         """Stores that the tier got since, by the first object in each."""
         self.cursors = CursorTable()
         self.rights = RightsTable()
+        self.audit = AuditTable()
 
     # ---- finding
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists, StreamSealed
-from rangelog_core.ids import check_name, is_internal_name, topic_of_stream_name
+from rangelog_core.ids import AUDIT_STREAM_NAME, check_name, is_internal_name, topic_of_stream_name
 from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
@@ -27,6 +27,8 @@ def check_version(stream: common_pb2.Stream, expected: int) -> None:
 def check_own(stream: common_pb2.Stream) -> None:
     """Raise PreconditionFailed for the stream of a shard, which is changed with its topic only."""
     if is_internal_name(stream.name):
+        if stream.name == AUDIT_STREAM_NAME:
+            raise PreconditionFailed(f"stream {stream.name!r} is the audit log, which nobody changes")
         raise PreconditionFailed(f"stream {stream.name!r} belongs to a topic: change the topic")
 
 

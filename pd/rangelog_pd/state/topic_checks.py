@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rangelog_core.ids import is_internal_name, journal_stream_name, shard_stream_name, side_log_name
+from rangelog_core.ids import AUDIT_STREAM_NAME, is_internal_name, journal_stream_name, shard_stream_name, side_log_name
 from rangelog_core.key_ranges import KEY_SPACE, check_tiling
 from rangelog_pd.state.cut_tables import cut_of
 from rangelog_pd.state.cuts import check_cut, positions
@@ -32,7 +32,10 @@ def validate_topics(state: State) -> None:
     internal = {each.name for each in state.streams.values() if is_internal_name(each.name)}
     expected = {shard_stream_name(*key) for key in topics.shards}
     allowed = {side_log_name(*key) for key in topics.shards} | {journal_stream_name(each) for each in range(JOURNALS)}
-    assert expected <= internal <= expected | allowed, "each internal stream belongs to a shard or a journal"
+    allowed.add(AUDIT_STREAM_NAME)
+    assert expected <= internal <= expected | allowed, (
+        "each internal stream belongs to a shard, a journal or the audit log"
+    )
     assert sum(len(topics.maps.of(topic_id).ids) for topic_id in topics.topics) == len(topics.shards)
     assert all(topic_id in topics.topics for topic_id in topics.work)
     for topic_id in (*state.cuts.numbers, *state.cuts.groups):

@@ -42,6 +42,9 @@ range can be accepted."""
 LEVEL_RIGHTS = 8
 """From this cluster version on, there are rules of what clients may do."""
 
+LEVEL_AUDIT = 9
+"""From this cluster version on, there is an audit log."""
+
 _TOPIC_ACTIONS = (
     "create_namespace",
     "delete_namespace",
@@ -83,6 +86,7 @@ _LEVELS = (
     | dict.fromkeys(("prepare_repack", "commit_repack"), LEVEL_REPACKS)
     | dict.fromkeys(_OPERATIONS_ACTIONS, LEVEL_OPERATIONS)
     | dict.fromkeys(("grant_rights", "revoke_rights", "enforce_rights"), LEVEL_RIGHTS)
+    | dict.fromkeys(("set_audit", "note_audit", "mark_audit_written"), LEVEL_AUDIT)
 )
 """By action; 1 where none is given."""
 

@@ -8,6 +8,7 @@ from rangelog_core.errors import HandshakeFailed, RoleForbids
 from rangelog_core.net import principals
 from rangelog_core.net.principals import Port, Principal, Role, check_call, check_port, principal_of, roles_of_call
 from rangelog_proto.v1 import (
+    audit_pb2,
     broker_pb2,
     cursor_pb2,
     group_service_pb2,
@@ -29,7 +30,7 @@ from rangelog_proto.v1 import (
 )  # fmt: skip
 
 MODULES = (
-    broker_pb2, cursor_pb2, group_service_pb2, inspection_pb2, logs_pb2, members_pb2, operations_pb2, pd_pb2,
+    audit_pb2, broker_pb2, cursor_pb2, group_service_pb2, inspection_pb2, logs_pb2, members_pb2, operations_pb2, pd_pb2,
     placement_pb2, range_server_pb2, repair_pb2, restore_pb2, rights_pb2, table_service_pb2, tier_pb2, topic_pb2,
     transaction_service_pb2, watermark_service_pb2,
 )  # fmt: skip
@@ -42,7 +43,7 @@ SERVICES = {
 ALLOWED = {
     Port.PD_API: "pd range-server broker client admin",
     Port.PD_RAFT: "pd",
-    Port.RANGE_DATA: "range-server broker client admin",
+    Port.RANGE_DATA: "pd range-server broker client admin",
     Port.RANGE_CONTROL: "pd admin",
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
@@ -76,6 +77,9 @@ def test_every_service_has_its_roles() -> None:
     ("method", "allowed"),
     [
         ("PlacementDriver/CreateStream", "admin broker client range-server"),
+        ("PlacementDriver/OpenWriter", "admin broker client pd range-server"),
+        ("Audit/SetAudit", "admin"),
+        ("Audit/DescribeAudit", "admin"),
         ("PlacementDriver/RegisterServer", "range-server"),
         ("PlacementDriver/Heartbeat", "range-server"),
         ("PlacementDriver/CommitObject", "range-server"),

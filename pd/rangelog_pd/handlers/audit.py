@@ -1,0 +1,36 @@
+"""Calls on the audit log itself: it is switched, and described with the entries that are not in its stream yet."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from itertools import islice
+
+from rangelog_pd.driver import Driver
+from rangelog_proto.v1 import audit_pb2 as pb
+
+PENDING_MAX = 1_000
+"""Entries of one answer."""
+
+CALLER: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
+"""The principal and the host of who makes this call."""
+
+
+async def set_audit(driver: Driver, request: pb.SetAuditRequest) -> pb.SetAuditResponse:
+    """Switch the audit log on or off. Raises Unavailable (the cluster version is too low)."""
+    principal, peer = CALLER.get()
+    note = pb.AuditNote(principal=principal, peer=peer, call="SetAudit", resource="cluster", outcome="OK")
+    note.detail = "enabled" if request.enabled else "disabled"
+    command = pb.PlacedSetAudit(request=request, note=note, tiered=bool(driver.tier_url()))
+    return await driver.propose_request(pb.SetAuditResponse, request.request_id, set_audit=command)
+
+
+async def describe_audit(driver: Driver, request: pb.DescribeAuditRequest) -> pb.DescribeAuditResponse:
+    """Return where the log ends, and entries that are not known to be in its stream."""
+    await driver.barrier()
+    with driver.state() as state:
+        first = max(request.pending_from, state.audit.written_sequence + 1)
+        pending = [
+            state.audit.pending[sequence]
+            for sequence in islice(range(first, state.audit.last_sequence + 1), PENDING_MAX)
+        ]
+        return pb.DescribeAuditResponse(state=state.audit.row(), pending=pending, problem=driver.audit_problem)
