@@ -130,10 +130,12 @@ def caller_of(context: Any) -> Principal:
 
 
 def host_of(context: Any) -> str:
-    """Return the host from which a call comes.
+    """Return the host from which a call comes; empty for one inside the process, which has no context.
 
     The peer is "ipv4:127.0.0.1:4711", or "ipv6:%5B::1%5D:4711".
     """
+    if context is None:
+        return ""
     kind, _, rest = str(context.peer()).partition(":")
     host = rest.rpartition(":")[0] if kind in ("ipv4", "ipv6") else rest
     return unquote(host).strip("[]")

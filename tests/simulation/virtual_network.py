@@ -337,6 +337,9 @@ class Aborted(grpc.aio.AbortError):
 
 
 class _Context:
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     async def abort_with_status(self, status: Any) -> None:
         raise Aborted(status)
 
