@@ -64,7 +64,12 @@ class Examination:
         lost = [member.name for member in described.members if not member.reachable]
         if lost:
             return f"placement driver {lost[0]} is not reachable"
-        silent = [each.name for each in described.servers if each.health != common_pb2.SERVER_HEALTH_ALIVE]
+        # One with a reason is heard of, and avoided for a while after trouble.
+        silent = [
+            each.name
+            for each in described.servers
+            if each.health != common_pb2.SERVER_HEALTH_ALIVE and not each.health_reason
+        ]
         if silent or len(described.servers) != len(self.system.cluster.range_servers):
             return f"range servers do not report: {', '.join(silent) or 'some never registered'}"
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 import rangelog
 from rangelog_core.stream_config import StreamConfig
 from tests.simulation import (
+    virtual_audit,
     virtual_cursors,
     virtual_following,
     virtual_idle,
@@ -147,6 +148,7 @@ class Load:
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
         virtual_scrubbing.start(clients)
+        virtual_audit.start(clients)
         if clients.cluster.seed % virtual_packing.PIECES_EVERY == 2:
             virtual_packing.start_pieces(clients)
         if clients.cluster.seed % FOLLOW_EVERY == 2:

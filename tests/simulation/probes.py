@@ -35,6 +35,7 @@ from rangelog_server.wal.log import Wal
 from tests.simulation import (
     probes_of_repairs,
     probes_of_topics,
+    virtual_audit,
     virtual_cursors,
     virtual_disaster,
     virtual_following,
@@ -138,6 +139,7 @@ CORNER_CASES = (
     *virtual_packing.CORNER_CASES,
     *probes_of_repairs.CORNER_CASES,
     *virtual_cursors.CORNER_CASES,
+    *virtual_audit.CORNER_CASES,
     *virtual_tier.CORNER_CASES,
     *virtual_scrubbing.CORNER_CASES,
     *virtual_disaster.CORNER_CASES,
@@ -174,6 +176,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         watch_directives(watch, cluster)
         probes_of_repairs.watch_repairs(watch, cluster)
         virtual_packing.watch_packing(watch, cluster)
+        virtual_audit.watch_audit(watch, cluster)
         watch_answers(watch, stack, cluster)
         watch_topics(watch, stack, cluster, _Listener(cluster))
         _watch_readers(watch, stack, cluster)

@@ -12,7 +12,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
-from tests.simulation import virtual_disaster, virtual_packing
+from tests.simulation import virtual_audit, virtual_disaster, virtual_packing
 from tests.simulation.checking import check_copies, check_objects, manifest_problem
 from tests.simulation.load import Load
 from tests.simulation.probes import probes
@@ -125,6 +125,7 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
         if life is not clients.main and life.stream_id in cluster.state.streams and not is_internal_name(life.name):
             await _write_last(clients, life, 3)
     await _healed(cluster)
+    await virtual_audit.check(clients)
     finals = await _read_all(clients)
     await _followers_arrive(clients, finals)
     _check_problems(cluster)

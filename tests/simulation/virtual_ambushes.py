@@ -53,6 +53,9 @@ class Ambushes:
             return
         if not self._faults.running or self.chance.random() >= self.shares[moment]:
             return
+        if host in self.cluster.pds:  # it takes the stream of the audit log over
+            self._kill_pd(host)
+            return
         if moment in ("decided", "copying") and host in self.cluster.servers:  # it seals what a gone writer left
             self._strike(self.cluster.servers[host], power=False)
             return
@@ -137,6 +140,18 @@ class Ambushes:
                 self.loop.call_in(
                     WORLD, self.chance.uniform(0.1, 0.4), lambda p=process: p.paused and self.loop.resume(p)
                 )  # type: ignore[misc]
+
+    def _kill_pd(self, name: str) -> None:
+        """A placement driver is gone in the middle of whatever it did, and starts anew."""
+
+        def start() -> None:
+            if not self.cluster.pds[name].alive:
+                self.cluster.start_pd(name)
+
+        if self.cluster.pds[name].alive:
+            self.cluster.note("a leader died while it took over the audit log")
+            self.loop.call_in(WORLD, 0.0, lambda: self.cluster.kill_pd(name))
+            self.loop.call_in(WORLD, self.chance.uniform(0.3, 2.0), start)
 
     def _restart_all(self, recoverer: str) -> None:
         """A recoverer has its answers and stands still; all servers start anew; other writers hear from no placement driver."""

@@ -31,6 +31,7 @@ from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES, LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from tests.simulation import virtual_audit
 from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
 from tests.simulation.virtual_fields import with_fields
@@ -110,6 +111,7 @@ class VirtualCluster:
         if self.seed % 2:
             self.group.repair_after_ms = REPAIR_SOON_MS
         self.group.repack_rules = rules_of(self.seed)
+        self.group.has_audit = virtual_audit.is_on(self.seed)
         for name in PDS:
             self.start_pd(name)
         self.loop.call_soon(self.group.watch)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
+from rangelog_pd.audit_writer import AuditWriter
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
@@ -51,6 +52,7 @@ class FiatGroup:
         self._electing = False
         self.repair_after_ms = REPLACE_AFTER_MS
         self.repack_rules = OFF
+        self.has_audit = False
         self.levels = dict.fromkeys(names, FEATURE_LEVEL)
         """The feature level of each member's program."""
         self.slow_action = ""
@@ -230,6 +232,8 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
 
     async def work() -> None:
         await consensus.start()
+        if group.has_audit:
+            loop.spawn(process, AuditWriter(driver, driver.api_addresses, None, None).run())
         while True:
             with contextlib.suppress(RangelogError):
                 await driver.reconcile()

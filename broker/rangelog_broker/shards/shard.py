@@ -361,7 +361,11 @@ class OwnedShard:
             _log.info("shard %s lost its writer: %s", self._name, error)
             self._end(NotOwner(f"shard {self._name} lost its writer: {error}"))
             return
-        confirm_offset = self._writer.confirm_offset
+        try:
+            confirm_offset = self._writer.confirm_offset
+        except RangelogError as stopped:  # since this ack came
+            self._end(NotOwner(f"shard {self._name} lost its writer: {stopped.message}"))
+            return
         if confirm_offset <= self._owner.confirm_offset:
             return
         try:

@@ -19,6 +19,7 @@ from rangelog.errors import (
     RequestTimeout,
     StreamSealed,
     Unavailable,
+    WriterFenced,
 )
 from rangelog_broker.shards import shard as shards
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows
@@ -420,3 +421,18 @@ async def test_children_inherit_floors_and_no_sequences(bench: Bench) -> None:
         await bench.replies.produce(grandchild, Producer(9, 0, 1))
     assert await bench.replies.produce(grandchild, Producer(7, 4, 0)) == 0
     assert await bench.replies.produce(grandchild, Producer(9, 0, 0)) == 1
+
+
+async def test_a_writer_that_stops_between_an_ack_and_its_callback_ends_the_shard(bench: Bench) -> None:
+    """Another owner has fenced it meanwhile: whoever waits hears that, and nothing fails in the event loop."""
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failed.append(context))
+    owner = await bench.open()
+    stopped = mock.PropertyMock(side_effect=WriterFenced("epoch 9 fenced this range"))
+    with (
+        mock.patch.object(type(owner._writer), "confirm_offset", stopped),
+        pytest.raises(NotOwner, match="lost its writer"),
+    ):
+        await bench.replies.produce(owner, Producer(7, 0, 0))
+    assert owner.closed is not None
+    assert failed == []
