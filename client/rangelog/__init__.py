@@ -248,3 +248,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'rangelog' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what a program may use."""
+    return [*__all__, "sync"]

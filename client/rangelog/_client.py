@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -12,6 +13,7 @@ from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.writer import Writer
 from rangelog._client_topics import TopicOperations
+from rangelog._connecting import Connecting
 from rangelog._internal_streams import InternalStreams
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
@@ -21,7 +23,7 @@ from rangelog._read.reader import Reader, Start
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
 from rangelog._stream_info import StreamInfo, stream_info
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument, StreamExists
 from rangelog_core.ids import check_name, check_readable_name
 from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -32,6 +34,8 @@ from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config
 Endpoints = str | Sequence[str]
 
 DEFAULT_CONFIG = StreamConfig()
+FIRST_CONTACT_S = 1.0
+"""Where nothing is at any of the addresses, a new client says so after about this time."""
 
 
 class Client(TopicOperations):
@@ -41,7 +45,7 @@ class Client(TopicOperations):
 
     Example:
         ```python
-        async with await rangelog.connect("127.0.0.1:7100") as client:
+        async with rangelog.connect("127.0.0.1:7100") as client:
             await client.create_stream("flights")
         ```
     """
@@ -57,12 +61,18 @@ class Client(TopicOperations):
         fetches_bytes_max: int = FETCHES_BYTES_MAX,
         pd: PdClient | None = None,
         connections: DataConnections | None = None,
+        first_contact_s: float = math.inf,
     ) -> None:
-        """`pd`, `connections`: used in place of those that would be made (see rangelog.testing)."""
+        """`pd`, `connections`: used in place of those that would be made (see rangelog.testing).
+
+        `first_contact_s`: see PdClient.
+        """
         _check_budget("appends_bytes_max", appends_bytes_max)
         _check_budget("fetches_bytes_max", fetches_bytes_max)
         listed = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
-        self._pd = pd or PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
+        self._pd = pd or PdClient(
+            [each.strip() for each in listed if each.strip()], token=token, tls=tls, first_contact_s=first_contact_s
+        )
         self._metadata = Metadata(self._pd)
         self._cold_stores = ColdStores(self._metadata, tier_url)
         self._connections = connections or DataConnections(
@@ -104,13 +114,19 @@ class Client(TopicOperations):
     # ---- streams
 
     async def create_stream(
-        self, name: str, config: StreamConfig = DEFAULT_CONFIG, *, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        name: str,
+        config: StreamConfig = DEFAULT_CONFIG,
+        *,
+        exist_ok: bool = False,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> StreamInfo:
         """Create a stream.
 
         Args:
             name: Letters, digits, ".", "_" and "-".
             config: The stream's configuration.
+            exist_ok: Return the stream as it is where one with this name exists, whatever its configuration.
             timeout_s: Limit in seconds.
 
         Returns:
@@ -127,7 +143,12 @@ class Client(TopicOperations):
             ```
         """
         message, _ = config_message(config)
-        return stream_info(await self._metadata.create_stream(check_name("stream", name), message, timeout_s))
+        try:
+            return stream_info(await self._metadata.create_stream(check_name("stream", name), message, timeout_s))
+        except StreamExists:
+            if not exist_ok:
+                raise
+            return await self.describe_stream(name, timeout_s=timeout_s)
 
     async def describe_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
         """Return the current state of a stream. Raises StreamNotFound, Unavailable."""
@@ -334,7 +355,7 @@ def _check_budget(name: str, size_bytes: int) -> None:
         raise InvalidArgument(f"{name} must be a whole number of bytes from {BUDGET_BYTES_MIN} up, not {size_bytes!r}")
 
 
-async def connect(
+def connect(
     endpoints: Endpoints,
     *,
     token: str | None = None,
@@ -342,8 +363,8 @@ async def connect(
     tier_url: str | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
-) -> Client:
-    """Return a client of a cluster. No request is sent: the first call finds the leader of the placement drivers.
+) -> Connecting:
+    """Return a client of a cluster: await it, or use `async with`. No request is sent: the first call finds who leads.
 
     Args:
         endpoints: Addresses of placement drivers: "host:port,host:port", or a sequence of them.
@@ -362,14 +383,18 @@ async def connect(
 
     Example:
         ```python
-        client = await rangelog.connect("127.0.0.1:7100,127.0.0.1:7101,127.0.0.1:7102")
+        async with rangelog.connect("127.0.0.1:7100,127.0.0.1:7101,127.0.0.1:7102") as client: ...
+        client = await rangelog.connect("127.0.0.1:7100")
         ```
     """
-    return Client(
-        endpoints,
-        token=token,
-        tls=tls or TlsConfig.from_environment(),
-        tier_url=tier_url,
-        appends_bytes_max=appends_bytes_max,
-        fetches_bytes_max=fetches_bytes_max,
+    return Connecting(
+        lambda: Client(
+            endpoints,
+            token=token,
+            tls=tls or TlsConfig.from_environment(),
+            tier_url=tier_url,
+            appends_bytes_max=appends_bytes_max,
+            fetches_bytes_max=fetches_bytes_max,
+            first_contact_s=FIRST_CONTACT_S,
+        )
     )

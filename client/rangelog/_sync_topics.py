@@ -22,9 +22,9 @@ class Topics:
         self._loop = loop
         self._topics = topics
 
-    def create_namespace(self, name: str) -> None:
-        """Create a namespace. Raises NamespaceExists, OutcomeUnknown."""
-        self._loop.run(self._topics.create_namespace(name))
+    def create_namespace(self, name: str, *, exist_ok: bool = False) -> None:
+        """Create a namespace; with `exist_ok` it may exist already. Raises NamespaceExists, OutcomeUnknown."""
+        self._loop.run(self._topics.create_namespace(name, exist_ok=exist_ok))
 
     def delete_namespace(self, name: str) -> None:
         """Delete an empty namespace. Raises NamespaceNotFound, PreconditionFailed, OutcomeUnknown."""
@@ -41,10 +41,14 @@ class Topics:
         *,
         shards: asynchronous.Shards = 1,
         tags: Mapping[str, str] = asynchronous.NO_TAGS,
+        exist_ok: bool = False,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> TopicInfo:
-        """Create a topic. Raises TopicExists, NamespaceNotFound, KeyRangeGap, KeyRangeOverlap, OutcomeUnknown."""
-        return self._loop.run(self._topics.create(name, config, shards=shards, tags=tags, timeout_s=timeout_s))
+        """Create a topic, as the asynchronous one. Raises TopicExists, NamespaceNotFound, KeyRangeGap, KeyRangeOverlap,
+        OutcomeUnknown."""
+        return self._loop.run(
+            self._topics.create(name, config, shards=shards, tags=tags, exist_ok=exist_ok, timeout_s=timeout_s)
+        )
 
     def describe(self, name: str) -> TopicInfo:
         """Return the current state of a topic. Raises TopicNotFound, Unavailable."""

@@ -221,10 +221,15 @@ class Client:
         _open_clients.discard(self)
 
     def create_stream(
-        self, name: str, config: StreamConfig = _client.DEFAULT_CONFIG, *, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        name: str,
+        config: StreamConfig = _client.DEFAULT_CONFIG,
+        *,
+        exist_ok: bool = False,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> StreamInfo:
-        """Create a stream. Raises StreamExists, InvalidArgument, Unavailable, OutcomeUnknown."""
-        return self._loop.run(self._client.create_stream(name, config, timeout_s=timeout_s))
+        """Create a stream; with `exist_ok` it may exist. Raises StreamExists, InvalidArgument, Unavailable, OutcomeUnknown."""
+        return self._loop.run(self._client.create_stream(name, config, exist_ok=exist_ok, timeout_s=timeout_s))
 
     def describe_stream(self, name: str) -> StreamInfo:
         """Return the current state of a stream. Raises StreamNotFound, Unavailable."""
@@ -445,7 +450,7 @@ def connect(
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
         )
-        return Client(loop, loop.run(connecting))
+        return Client(loop, loop.run(connecting.made()))
     except BaseException:
         loop.stop()
         raise
@@ -478,3 +483,13 @@ def _pass_on(done: asyncio.Future[_T], result: concurrent.futures.Future[_T]) ->
         result.set_exception(error)
     else:
         result.set_result(done.result())
+
+
+_PUBLIC = sorted(
+    name for name, each in globals().items() if not name.startswith("_") and "sync" in getattr(each, "__module__", "")
+)
+
+
+def __dir__() -> list[str]:
+    """List what a program may use."""
+    return _PUBLIC

@@ -67,14 +67,16 @@ def ms_of(moment: datetime) -> int:
     """Return the milliseconds since the Unix epoch, rounded down.
 
     Args:
-        moment: A time; without a time zone it is local time.
+        moment: A time with a time zone.
 
     Raises:
-        InvalidArgument: The local time has no equivalent in UTC, since it is too early or too late.
+        InvalidArgument: It has no time zone, so nobody knows which moment is meant; or it has no equivalent in UTC.
     """
     try:
         if moment.utcoffset() is None:
-            return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
+            raise InvalidArgument(
+                f"{moment.isoformat()} has no time zone: use datetime.now(UTC), or moment.astimezone() for local time"
+            )
         return (moment - _EPOCH) // _MS
     except (ValueError, OverflowError) as error:
-        raise InvalidArgument(f"bad timestamp {moment!r}: it has no time in UTC, give it a time zone") from error
+        raise InvalidArgument(f"bad timestamp {moment!r}: it has no time in UTC") from error

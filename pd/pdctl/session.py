@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130
 DEBUG_ENV = "RANGELOG_DEBUG"
+FIRST_CONTACT_S = 1.0
+"""Where nothing is at any of the addresses, a command says so after about this time."""
 
 OFFSET = click.IntRange(0, (1 << 63) - 1)
 INDEX = click.IntRange(0, (1 << 32) - 1)
@@ -128,7 +130,7 @@ class Session:
         from rangelog_core.net.pd_client import PdClient
 
         async def run() -> _T:
-            pd = PdClient(self._endpoints(), token=self._token(), tls=self.tls())
+            pd = PdClient(self._endpoints(), token=self._token(), tls=self.tls(), first_contact_s=FIRST_CONTACT_S)
             try:
                 return await work(pd)
             finally:

@@ -17,6 +17,12 @@ def _cursor(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
 
 
 CURSORS: tuple[Mutant, ...] = (
+    rare("poll-commits-ahead", "a commit after a poll has what nobody was handed", _READER,
+         "        return self.unmarked_chunks()\n", "        return self.chunks()\n", "client/read/test_cursors.py"),
+    rare("poll-forgets", "what a poll waited for in vain is lost", "rangelog._read.polling",
+         "        if self._reading is None:\n", "        if True:\n", "client/read/test_polling.py"),
+    rare("poll-repeats", "a poll hands the rest of a chunk out again", "rangelog._read.polling",
+         "        self._taken += len(found)\n", "        pass\n", "client/read/test_polling.py"),
     _cursor("cursor-moved-back", "a late set moves a cursor back, to what may be trimmed", _STATE,
             "    elif known is not None and wanted.offset < known.offset:\n", "    elif False:\n"),
     _cursor("cursor-passed-by-a-trim", "age trims what a cursor has not passed", _STATE,

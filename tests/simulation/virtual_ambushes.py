@@ -24,6 +24,8 @@ MOMENTS = {
     "moving": 0.03,
 }
 """How often each is taken, where it is taken at all."""
+RECORDED = 0.05
+"""How often the leader dies when entries of the audit log were acked, before the state knows. As below."""
 MANY = 0.5
 """How often the driver that carries out a call of many is cut off from the others. In every run: drawing whether would
 change all other draws."""
@@ -41,6 +43,7 @@ class Ambushes:
         self.shares = {moment: self.chance.choice([0.0, often]) for moment, often in MOMENTS.items()}
         self.shares["many"] = MANY
         self.shares["packing"] = PACKING
+        self.shares["recorded"] = RECORDED
         self.cut_off = False
 
     def only(self, **shares: float) -> None:

@@ -7,7 +7,7 @@ entry that began it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from rangelog_pd.audit_writer import AuditWriter
 from rangelog_pd.state.versions import LEVEL_AUDIT
 from rangelog_proto.v1 import audit_pb2, pd_pb2
 from rangelog_proto.v1.audit_pb2_grpc import AuditStub
+from tests.simulation.virtual_time import here
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_clients import Clients
@@ -50,7 +51,13 @@ def watch_audit(watch: Watch, cluster: VirtualCluster) -> None:
         if self._last_sequence > self._driver.machine.state.audit.written_sequence:
             cluster.note("the audit log had entries that the state did not know to be there")
 
+    async def append(self: AuditWriter, inner: Any, writer: Any, entries: Sequence[Any]) -> None:
+        await inner(self, writer, entries)
+        if entries:
+            cluster.ambush("recorded", here().name)
+
     watch(AuditWriter, "_open", open_stream)
+    watch(AuditWriter, "_append", append)
 
 
 def is_on(seed: int) -> bool:

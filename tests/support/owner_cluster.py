@@ -92,7 +92,7 @@ class OwnerCluster:
                 topic_id=topic_id, shard_id=shard_id, broker=broker, incarnation=incarnation, owner_epoch=epoch
             )
             command = pd_state_pb2.AssignShards(assignments=[made])
-            await self.driver._propose_own(pd_state_pb2.Command(assign_shards=command))
+            await self.driver.propose_own(pd_state_pb2.Command(assign_shards=command))
 
     async def reconcile(self) -> None:
         """As a leader does, until cancelled."""

@@ -35,8 +35,8 @@ def check_record(
     value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
 ) -> CheckedRecord:
     """Return the record with its timestamp in ms. Raises InvalidArgument, RecordTooLarge."""
-    if type(value) is not bytes or (key is not None and type(key) is not bytes):
-        raise InvalidArgument("a record's value and key are bytes")
+    value = _bytes_of("value", value)
+    key = _bytes_of("key", key) if key is not None else None
     encoded = encode_headers(headers) if headers else b""
     size = len(value) + len(encoded) + (len(key) if key is not None else 0)
     if size > RECORD_SIZE_BYTES_MAX:
@@ -44,6 +44,16 @@ def check_record(
             f"a record of {size} bytes; the limit is {RECORD_SIZE_BYTES_MAX}: store it as an object and append a reference"
         )
     return CheckedRecord(value, key, encoded, _timestamp_ms(timestamp), size + RECORD_OVERHEAD_BYTES)
+
+
+def _bytes_of(what: str, given: object) -> bytes:
+    """Return a copy of what is bytes-like. Raises InvalidArgument."""
+    if type(given) is bytes:
+        return given
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    how = ": pass text.encode()" if isinstance(given, str) else ""
+    raise InvalidArgument(f"a record's {what} is bytes, bytearray or memoryview, not {type(given).__name__}{how}")
 
 
 def _timestamp_ms(timestamp: datetime | int | None) -> int:

@@ -99,6 +99,12 @@ class CursorReader(Reader):
                 self.handed_out.take(chunk[-1].offset + 1)
                 yield chunk
 
+    def _to_poll(self) -> AsyncGenerator[Sequence[Record], None]:
+        return self.unmarked_chunks()
+
+    def _polled(self, records: Sequence[Record]) -> None:
+        self.handed_out.take(records[-1].offset + 1)
+
     async def commit(self, *, metadata: str = "") -> Cursor:
         """Move the cursor behind all records that were handed out, the last one included.
 

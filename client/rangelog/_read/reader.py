@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -17,9 +16,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rangelog._metadata import Metadata, backoff
+from rangelog._metadata import Metadata
 from rangelog._read.cold import ColdReader, cold_until, records_of
 from rangelog._read.hot import Fetched, HotRange
+from rangelog._read.patience import Patience
+from rangelog._read.polling import Pollable
 from rangelog._read.record_chunk import RecordChunk
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatch, StreamWatches
@@ -151,7 +152,7 @@ class SpanReader(ABC, Generic[_T]):
         self._cold.close()
 
     async def _chunks(self) -> AsyncGenerator[_T, None]:
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while self._end is None or self.position < self._end:
             try:
                 chunk = await self._next()
@@ -176,7 +177,7 @@ class SpanReader(ABC, Generic[_T]):
         self.position = chunk[1] if first is None else first
         return False
 
-    async def _after(self, error: RangelogError, patience: _Patience) -> None:
+    async def _after(self, error: RangelogError, patience: Patience) -> None:
         """Pause and locate again after a failed read. Raises errors that are final, and others after `timeout_s`."""
         if isinstance(error, OffsetTrimmed):
             raise error
@@ -235,7 +236,7 @@ class SpanReader(ABC, Generic[_T]):
 
     async def _tail(self, position: int) -> int:
         """Return the end of the acked records. Raises OffsetOutOfRange where `position` certainly lies beyond it."""
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while True:
             proved = await confirmed_end(self._view, self._connections)
             if position <= proved.offset:
@@ -364,7 +365,7 @@ class SpanReader(ABC, Generic[_T]):
         """Return the first offset whose record is at or after the time, or the tail."""
         self._proved_end = max(self._proved_end, tail)
         self.position = self._view.stream.trim_offset
-        patience = _Patience(self._timeout_s)
+        patience = Patience(self._timeout_s)
         while self.position < tail:
             try:
                 found = await self._look_on(timestamp_ms, tail)
@@ -418,30 +419,7 @@ class SpanReader(ABC, Generic[_T]):
         return await self._cold.find_timestamp(self._view.stream, source, timestamp_ms)
 
 
-class _Patience:
-    """The limit of a reader's retries where no copy can be read."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._attempt = 0
-        self._failing_since: float | None = None
-
-    def renew(self) -> None:
-        """Start over: a read succeeded."""
-        self._attempt, self._failing_since = 0, None
-
-    async def pause(self, error: RangelogError) -> None:
-        """Wait before the next try. Raises `error` once the limit has passed since the first failure."""
-        now = time.monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        if now - self._failing_since > self._timeout_s:
-            raise error
-        await backoff(self._attempt)
-        self._attempt += 1
-
-
-class Reader(SpanReader[Sequence[Record]]):
+class Reader(SpanReader[Sequence[Record]], Pollable):
     """An asynchronous iterator of Records in offset order. Make it with `client.reader(...)`; iterate once.
 
     Example:
@@ -453,6 +431,24 @@ class Reader(SpanReader[Sequence[Record]]):
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self._records()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record that was polled; without polls, after the last chunk; at first, the start."""
+        known = self._polling.next_offset if self._polling is not None else None
+        return known if known is not None else self.position
+
+    async def lag(self) -> int:
+        """Return how many acked records lie between `next_offset` and the stream's end. Raises StreamNotFound, Unavailable."""
+        if not self._is_begun and not self._polling:
+            await self.begin()
+        return max(0, (await confirmed_end(self._view, self._connections)).offset - self.next_offset)
+
+    def _to_poll(self) -> AsyncGenerator[Sequence[Record], None]:
+        return self.chunks()
+
+    def _polled(self, records: Sequence[Record]) -> None:
+        """Nothing to note."""
 
     async def _records(self) -> AsyncIterator[Record]:
         async with aclosing(self.chunks()) as chunks:

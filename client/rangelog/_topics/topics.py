@@ -25,6 +25,7 @@ from rangelog_core.errors import (
     ShardEnded,
     ShardNotFound,
     StreamNotFound,
+    TopicExists,
     TopicNotFound,
     Unavailable,
 )
@@ -34,7 +35,7 @@ from rangelog_core.limits import COMMAND_SHARDS_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import ms_of
 from rangelog_core.topic_kinds import check_kind
-from rangelog_core.topic_names import DEFAULT_NAMESPACE, parse_topic_name
+from rangelog_core.topic_names import DEFAULT_NAMESPACE, TopicName, parse_topic_name
 from rangelog_proto.v1 import topic_pb2 as pb
 
 CutPlace = Literal["head", "tail"] | datetime
@@ -75,9 +76,13 @@ class Topics:
 
     # ---- namespaces
 
-    async def create_namespace(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
-        """Create a namespace. Raises NamespaceExists, OutcomeUnknown."""
-        await self._calls.create_namespace(check_name("namespace", name), timeout_s)
+    async def create_namespace(self, name: str, *, exist_ok: bool = False, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Create a namespace; with `exist_ok` it may exist already. Raises NamespaceExists, OutcomeUnknown."""
+        try:
+            await self._calls.create_namespace(check_name("namespace", name), timeout_s)
+        except NamespaceExists:
+            if not exist_ok:
+                raise
 
     async def delete_namespace(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Delete an empty namespace. Raises NamespaceNotFound, PreconditionFailed (it has topics), OutcomeUnknown."""
@@ -96,6 +101,7 @@ class Topics:
         *,
         shards: Shards = 1,
         tags: Mapping[str, str] = NO_TAGS,
+        exist_ok: bool = False,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> TopicInfo:
         """Create a topic. The namespace must exist; the namespace "default" is created where it is missing.
@@ -105,6 +111,7 @@ class Topics:
             config: The topic's configuration.
             shards: The number of shards, which divide the key space equally; or their key ranges, which tile it.
             tags: Up to 50 names and values for `list`.
+            exist_ok: Return the topic as it is where one with this name exists, whatever its configuration and shards.
             timeout_s: Limit in seconds.
 
         Raises:
@@ -123,16 +130,30 @@ class Topics:
         message, _ = topic_config_message(config)
         _check_shards(shards)
         try:
-            topic = await self._calls.create(parsed, message, tags, shards, timeout_s)
+            return await self._create(parsed, message, tags, shards, exist_ok=exist_ok, timeout_s=timeout_s)
         except NamespaceNotFound:
             if parsed.namespace != DEFAULT_NAMESPACE:
                 raise
-            try:
-                await self.create_namespace(DEFAULT_NAMESPACE, timeout_s=timeout_s)
-            except NamespaceExists:
-                pass  # another client was faster
-            topic = await self._calls.create(parsed, message, tags, shards, timeout_s)
-        return topic_info(topic)
+            await self.create_namespace(DEFAULT_NAMESPACE, exist_ok=True, timeout_s=timeout_s)  # another may be faster
+            return await self._create(parsed, message, tags, shards, exist_ok=exist_ok, timeout_s=timeout_s)
+
+    async def _create(
+        self,
+        parsed: TopicName,
+        message: pb.TopicConfig,
+        tags: Mapping[str, str],
+        shards: Shards,
+        *,
+        exist_ok: bool,
+        timeout_s: float,
+    ) -> TopicInfo:
+        try:
+            return topic_info(await self._calls.create(parsed, message, tags, shards, timeout_s))
+        except TopicExists:
+            if not exist_ok:
+                raise
+            topic, _ = await self._calls.describe(by_name(parsed), timeout_s)
+            return topic_info(topic)
 
     async def describe(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> TopicInfo:
         """Return the current state of a topic. Raises TopicNotFound, Unavailable."""

@@ -69,6 +69,14 @@ _PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
 }
 
 _NEVER_DONE = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED)
+_NOT_REACHED = (
+    ("Connection refused", "connection refused"),
+    ("errors resolving", "unknown host"),
+    ("No route to host", "no route to host"),
+    ("Network is unreachable", "the network is unreachable"),
+    ("Failed parsing HTTP/2", "another program listens there"),
+)
+"""What gRPC says, and what it means. Nobody who waits a little longer gets another answer."""
 _NEVER_SENT = ("failed to connect to all addresses", "errors resolving ")
 """The start of gRPC's message when a call found no connection. gRPC gives no other indication."""
 
@@ -98,7 +106,21 @@ def from_rpc_error(error: grpc.RpcError, peer: str, tls: TlsConfig | None = None
         if failed is not None:
             return failed
     cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
-    return cls(f"{peer} {text}")
+    return cls(f"{peer} {text}{_why_not_reached(error)}")
+
+
+def was_never_reached(error: grpc.RpcError) -> bool:
+    """Whether nothing that could be the peer is at its address: refused, unknown host, or another program."""
+    return bool(_why_not_reached(error))
+
+
+def _why_not_reached(error: grpc.RpcError) -> str:
+    if _code(error) is not grpc.StatusCode.UNAVAILABLE or not isinstance(error, grpc.aio.AioRpcError | grpc.Call):
+        return ""
+    details = error.details() or ""
+    if not details.startswith(_NEVER_SENT):
+        return ""
+    return next((f": {why}" for sign, why in _NOT_REACHED if sign in details), "")
 
 
 def may_have_been_carried_out(error: grpc.RpcError) -> bool:

@@ -9,6 +9,7 @@ placement drivers, the client learns the members from it, so it finds the group 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -57,7 +58,15 @@ _Method = Callable[..., Awaitable[_Response]]
 class PdClient:
     """The calls of the placement driver's API. One instance per process is enough; `close` it."""
 
-    def __init__(self, endpoints: Sequence[str], *, token: str | None = None, tls: TlsConfig | None = None) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        token: str | None = None,
+        tls: TlsConfig | None = None,
+        first_contact_s: float = math.inf,
+    ) -> None:
+        """`first_contact_s`: while nothing has ever been reached, a call gives up after so long if nothing is there at all."""
         if not endpoints:
             raise InvalidArgument("no placement driver is given: pass host:port, or set RANGELOG_PD")
         for endpoint in endpoints:
@@ -70,6 +79,8 @@ class PdClient:
         self._leader: str | None = None
         self._learning: asyncio.Task[None] | None = None
         self._closed = False
+        self._first_contact_s = first_contact_s
+        self._was_reached = False
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -206,7 +217,7 @@ class PdClient:
         note_call()
         deadline = time.monotonic() + timeout_s
         tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._channels.tls)
-        attempt = 0
+        attempt, began = 0, time.monotonic()
         while time.monotonic() < deadline and not self._closed:
             for endpoint in self._order():
                 left = deadline - time.monotonic()
@@ -217,6 +228,7 @@ class PdClient:
                     metadata = with_context(self._metadata)
                     response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
                     self._leader = endpoint
+                    self._was_reached = True
                     if endpoint not in self._endpoints and self._learning is None:
                         self._learning = asyncio.create_task(self._learn(endpoint))
                     return response
@@ -237,6 +249,9 @@ class PdClient:
             attempt += 1
             if attempt == REFUSED_ROUNDS_MAX and tries.only_refused:
                 break  # certificates do not change while a call waits
+            self._was_reached |= tries.was_reached
+            if not self._was_reached and time.monotonic() - began >= self._first_contact_s:
+                break  # a wrong address, most likely: who waits for a cluster to start tries again
             if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
                 await _pause(attempt, deadline)
         raise self._give_up(tries, timeout_s)
@@ -264,6 +279,8 @@ class PdClient:
             return tries.told_of(last)
         if isinstance(last, HandshakeFailed):
             return tries.no_answer(last)
+        if not self._was_reached and self._first_contact_s < timeout_s:
+            return tries.no_answer(Unavailable(f"no placement driver at {', '.join(self._endpoints)}: {last.message}"))
         if isinstance(last, RequestTimeout):
             return tries.no_answer(RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}"))
         return tries.no_answer(Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})"))

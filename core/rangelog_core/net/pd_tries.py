@@ -20,7 +20,7 @@ from rangelog_core.errors import (
     Unauthorized,
     UnsupportedVersion,
 )
-from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
+from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out, was_never_reached
 from rangelog_core.net.tls import TlsConfig
 
 _NOT_KEPT = (Unauthorized, ProtocolViolation, UnsupportedVersion, InternalError)
@@ -31,12 +31,14 @@ _PERHAPS = "may have been carried out: look at the state before you repeat it"
 class Tries:
     """The tries of one call.
 
-    `last` is the error of the last try, at first `error`; `only_refused`: no try came as far as beyond the handshake.
+    `last` is the error of the last try, at first `error`; `only_refused`: no try came as far as beyond the handshake;
+    `was_reached`: a placement driver, or something that may be one, was there.
     """
 
     def __init__(self, request: Any, error: RangelogError, tls: TlsConfig | None = None) -> None:
         self.last = error
         self.only_refused = True
+        self.was_reached = False
         self._tls = tls
         self._is_command = "request_id" in request.DESCRIPTOR.fields_by_name
         self._unknown = False
@@ -44,6 +46,7 @@ class Tries:
     def failed(self, error: grpc.RpcError, peer: str) -> RangelogError:
         """Note the exception of a try at `peer`; return it as a RangelogError."""
         self._unknown |= self._is_command and may_have_been_carried_out(error)
+        self.was_reached |= not was_never_reached(error)
         self.last = from_rpc_error(error, peer, self._tls)
         self.only_refused &= isinstance(self.last, HandshakeFailed)
         return self.last

@@ -35,7 +35,7 @@ class FakePd:
         self.opened: list[tuple[list[str], str | None, Any]] = []
         self.closed = 0
 
-    def open(self, endpoints: list[str], *, token: str | None = None, tls: Any = None) -> FakePd:
+    def open(self, endpoints: list[str], *, token: str | None = None, tls: Any = None, **_more: Any) -> FakePd:
         """What PdClient(...) is replaced by."""
         self.opened.append((list(endpoints), token, tls))
         return self

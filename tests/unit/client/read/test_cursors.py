@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rangelog import Client, errors
+from rangelog import Client, CursorReader, errors
 from rangelog._read import cursor_reader
 from rangelog.testing import FakeCluster
 from rangelog_proto.v1 import cursor_pb2
@@ -145,3 +145,20 @@ def test_the_blocking_client_has_cursors_as_well() -> None:
         with pytest.raises(errors.PreconditionFailed):
             cursors.delete("billing", expected_version=first.version)
         assert cursors.delete("billing")
+
+
+async def test_a_commit_after_polls_has_what_was_polled_and_no_more() -> None:
+    """The reader has read ahead; whoever goes on at the cursor gets that."""
+    async with FakeCluster().client() as client:
+        await client.create_stream("s")
+        await numbered(client, "s", 10)
+        async with client.reader("s", cursor="billing") as reader:
+            polled = await reader.poll(count_max=4, timeout_s=5)
+            assert [record.offset for record in polled] == [0, 1, 2, 3]
+            assert (await reader.commit()).offset == 4
+        async with client.reader("s", cursor="billing", auto_commit_s=0.001) as reader:
+            assert [record.offset for record in await reader.poll(count_max=2, timeout_s=5)] == [4, 5]
+            assert isinstance(reader, CursorReader) and reader.handed_out.processed == 4, "the rest was only read"
+            assert [record.offset for record in await reader.poll(count_max=2, timeout_s=5)] == [6, 7]
+            await until_offset(client, "s", 6)
+        assert (await offset_of(client, "s") or 0) <= 8, "the rest was read, and nobody has it"
