@@ -88,6 +88,7 @@ def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[.
     assert entries(pdctl)[-1]["detail"] == "disabled"
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_or_doubled_when_leaders_die(cluster_factory: Callable[..., Cluster]) -> None:
     """Streams are created while the leader is killed again and again: each one that exists has one entry that began it."""
     cluster = await asyncio.to_thread(lambda: cluster_factory(pds=3, range_servers=3, tier_url=""))

@@ -90,11 +90,11 @@ async def test_every_crash_point_recovers_what_was_acknowledged(tmp_path: Path) 
         "a", {"a": "127.0.0.1:0"}, tmp_path, Tape(), secret="", snapshot_entries=SNAPSHOT_ENTRIES, files=disk
     )
     await consensus.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not consensus.is_leader():
             await asyncio.sleep(0.01)
         for command in proposed:
-            await consensus.propose(command, timeout_s=10)
+            await consensus.propose(command, timeout_s=60)
             acked.append(command)
     await consensus.close()
     disk.note(None)
