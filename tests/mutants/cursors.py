@@ -19,6 +19,11 @@ def _cursor(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
 CURSORS: tuple[Mutant, ...] = (
     rare("poll-commits-ahead", "a commit after a poll has what nobody was handed", _READER,
          "        return self.unmarked_chunks()\n", "        return self.chunks()\n", "client/read/test_cursors.py"),
+    rare("append-all-runs-ahead", "a bulk append takes all of its input into memory", "rangelog._append.many_records",
+         "            if not writer.has_room:\n", "            if False:\n", "client/append/test_append_all.py"),
+    rare("append-all-knows-too-much", "after an error in the middle, nothing is said to be appended",
+         "rangelog._append.many_records",
+         "        if count and not error.outcome_unknown:\n", "        if False:\n", "client/append/test_append_all.py"),
     rare("poll-forgets", "what a poll waited for in vain is lost", "rangelog._read.polling",
          "        if self._reading is None:\n", "        if True:\n", "client/read/test_polling.py"),
     rare("poll-repeats", "a poll hands the rest of a chunk out again", "rangelog._read.polling",

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
 from rangelog._append.encoded_batch import EncodedBatch
+from rangelog._append.many_records import Records, append_all
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
@@ -172,6 +173,11 @@ class Writer:
     # ---- appending
 
     @property
+    def has_room(self) -> bool:
+        """Whether `ready` would return at once."""
+        return self._pending_bytes < self._inflight_bytes_max and not self._connections.appends.is_used_up
+
+    @property
     def closed(self) -> bool:
         """Whether the writer is closed."""
         return self._closed
@@ -195,10 +201,7 @@ class Writer:
 
     @property
     def confirm_offset(self) -> int:
-        """The confirm offset: all records below it are acked (Kafka: high watermark, BookKeeper: LAC).
-
-        Raises WriterClosed before `open`.
-        """
+        """All records below it are acked (Kafka: high watermark, BookKeeper: LAC). Raises WriterClosed before `open`."""
         return self._running().core.confirm_offset
 
     async def append(
@@ -210,7 +213,7 @@ class Writer:
         timestamp: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Ack:
-        """Append one record and return once it is acked.
+        """Append one record and return its ack, which has the record's offset.
 
         Args:
             value: The value.
@@ -218,9 +221,6 @@ class Writer:
             headers: Header names and values, at most 255 of them.
             timestamp: A datetime, or milliseconds since the Unix epoch; None: now.
             timeout_s: Limit in seconds; None: the writer's `append_timeout_s`.
-
-        Returns:
-            The ack, with the record's offset.
 
         Raises:
             AppendTimeout: No ack in time. If `outcome_unknown` is set, the writer still retries the append.
@@ -230,7 +230,7 @@ class Writer:
             WriterClosed: The writer is not open.
             StreamNotFound: The stream was deleted.
         """
-        if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
+        if not self.has_room:
             await self.ready(timeout_s=timeout_s)
         return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
 
@@ -329,20 +329,11 @@ class Writer:
     async def append_batch(
         self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
     ) -> list[Ack]:
-        """Append records in order and return once all are acked.
+        """Append records in order and return one ack per record, in the same order, once all are acked.
 
-        An invalid record is refused before any record is appended. When an error has `outcome_unknown`, some of the records
-        may be acked.
-
-        Args:
-            records: Values, or AppendRecords with key, headers and timestamp.
-            timeout_s: Limit of each wait in seconds; None: the writer's `append_timeout_s`.
-
-        Returns:
-            One ack per record, in the same order.
-
-        Raises:
-            RangelogError: The errors of `append`.
+        `records` are values, or AppendRecords with key, headers and timestamp; `timeout_s` is the limit of each wait, as in
+        `append`. An invalid record is refused before any record is appended. When an error has `outcome_unknown`, some of the
+        records may be acked. Raises the errors of `append`.
         """
         checked = list(records)
         for record in checked:
@@ -370,6 +361,14 @@ class Writer:
                 raise error.with_outcome(unknown=True) from error
             raise
         return [Ack(offset) for offset in offsets]
+
+    async def append_all(self, records: Records, *, timeout_s: float | None = None) -> int:
+        """Append the records of any iterable, also an asynchronous one; return how many, once all are acked.
+
+        It waits by itself while too many bytes are not acked. As `append_batch`, but that each record is checked when its turn
+        comes: an error leaves those before it appended, and has `outcome_unknown` then.
+        """
+        return await append_all(self, records, timeout_s=timeout_s)
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
