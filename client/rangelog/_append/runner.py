@@ -156,6 +156,9 @@ class AppenderRunner:
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append."""
         _log.info("%s refused an append of range %d: %s", replica, range_index, error)
+        if isinstance(error, WriterFenced):
+            taken = f"stream {self._stream.name!r}: {error.message}: a later writer took the stream over"
+            error = WriterFenced(taken, epoch=error.epoch)
         self.core.refused(_now_ms(), range_index, replica, error)
         self._tick_in_time()
         self._perform()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rangelog._append.fencing import fence_deleted, fence_range
+from rangelog.testing import FakeCluster
 from rangelog_core.errors import RangelogError, Unavailable, WriterFenced
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
@@ -92,3 +93,17 @@ async def test_a_deletion_fences_above_the_last_writer() -> None:
     assert not servers.asked
     await fence_deleted(servers, pd_pb2.DeleteStreamResponse(stream=stream, open_range=open_range(*ABC)))
     assert {each.epoch for each in servers.asked} == {9}
+
+
+async def test_a_fenced_writer_says_of_which_stream() -> None:
+    """A program with many writers knows which one to look after."""
+    async with FakeCluster().client() as client:
+        await client.create_stream("orders")
+        async with client.writer("orders") as first:
+            await first.append(b"a")
+            async with client.writer("orders"):
+                with pytest.raises(
+                    WriterFenced, match=r"stream 'orders': .*a later writer took the stream over"
+                ) as fenced:
+                    await first.append(b"b")
+        assert fenced.value.epoch == 2
