@@ -16,7 +16,7 @@ from rangelog.tier.restore.coverage import ListedObjects, ObjectCoverage, Tiered
 from rangelog.tier.restore.known import DescribedObject, KnownBucket
 from rangelog.tier.restore.plan import LostSpan, RestoreOptions, RestorePlan
 from rangelog.tier.restore.rows import beyond, empty_row, object_rows, range_rows, stream_row
-from rangelog_core.ids import is_internal_name, shard_of_stream_name
+from rangelog_core.ids import AUDIT_STREAM_NAME, is_internal_name, shard_of_stream_name
 from rangelog_core.object_keys import parse_object_key
 from rangelog_proto.v1 import common_pb2, cursor_pb2, topic_pb2
 
@@ -223,14 +223,15 @@ class _Planner:
             self._plan.lost.append(LostSpan(each.name, stream_id, kind, spans[-1][1], known_end, was_open))
 
     def _list_lost_logs(self) -> None:
-        """List the journals and side logs, none of which is ever tiered."""
+        """List the journals, the side logs and the audit log, none of which is restored."""
         for stream in self._rows.streams.values():
             if not is_internal_name(stream.name) or shard_of_stream_name(stream.name) is not None:
                 continue
             last = _last_range(self._rows.ranges.get(stream.stream_id, {}))
             was_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
             if was_open or stream.next_offset > stream.trim_offset:
-                kind = "side-log" if stream.name.endswith("-side") else "journal"
+                of_others = "audit-log" if stream.name == AUDIT_STREAM_NAME else "journal"
+                kind = "side-log" if stream.name.endswith("-side") else of_others
                 lost = LostSpan(stream.name, stream.stream_id, kind, stream.trim_offset, stream.next_offset, was_open)
                 self._plan.lost.append(lost)
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from rangelog.tier.restore.known import KnownBucket, snapshot_rows
+from rangelog.tier.restore.plan import RestoreOptions
+from rangelog.tier.restore.planning import make_plan
 from rangelog_core.audit import FIRST_PREVIOUS, ChainCheck, hash_line, parse_line
 from rangelog_core.errors import Corruption, Overloaded, PreconditionFailed
 from rangelog_core.ids import AUDIT_STREAM_NAME
@@ -136,3 +139,18 @@ def test_the_commands_need_the_level() -> None:
         command = pd_state_pb2.Command()
         getattr(command, action).SetInParent()
         assert needed_level(command) == LEVEL_AUDIT
+
+
+def test_a_restore_knows_that_the_log_is_lost(pd: Any) -> None:
+    """What waited and what was in the stream do not come back, and the plan says so; the rest of the state does."""
+    switch(pd, on=True)
+    made = pd.create_stream("kept")
+    pd.open_writer(AUDIT_STREAM_NAME)
+    pd.create_range(pd.state.audit.stream_id, 1, 0, "rs1", "rs2", "rs3")
+    rows = snapshot_rows(b"".join(pd.machine.freeze_rows()))
+    assert list(rows.left_out) == ["audit_entries"]
+    plan = make_plan(KnownBucket(rows, {}, {}), {}, RestoreOptions())
+    assert [(each.name, each.kind, each.was_open) for each in plan.lost if each.kind != "stream"] == [
+        (AUDIT_STREAM_NAME, "audit-log", True)
+    ]
+    assert [each.stream_id for each in plan.streams] == [made.stream_id]
