@@ -150,7 +150,7 @@ def test_a_restore_knows_that_the_log_is_lost(pd: Any) -> None:
     rows = snapshot_rows(b"".join(pd.machine.freeze_rows()))
     assert list(rows.left_out) == ["audit_entries"]
     plan = make_plan(KnownBucket(rows, {}, {}), {}, RestoreOptions())
-    assert [(each.name, each.kind, each.was_open) for each in plan.lost if each.kind != "stream"] == [
+    assert [(each.stream, each.kind, each.was_open) for each in plan.lost if each.kind != "stream"] == [
         (AUDIT_STREAM_NAME, "audit-log", True)
     ]
     assert [each.stream_id for each in plan.streams] == [made.stream_id]
