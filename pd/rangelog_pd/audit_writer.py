@@ -1,7 +1,8 @@
 """Writes the entries of the audit log to its stream, while this member leads.
 
 What holds: an entry is one record, in order, once. The writer fences any other and then reads the last record, so it knows what
-is in the stream, whatever earlier leaders and tries did. An entry is forgotten by the state only when it was acked.
+is in the stream, whatever earlier leaders and tries did. An entry is forgotten by the state only when it was acked. A record
+that no placement driver wrote is not believed: entries follow it, and `pdctl audit verify` finds it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import structlog
 
 import rangelog
 from rangelog_core.audit import parse_line
-from rangelog_core.errors import RangelogError
+from rangelog_core.errors import Corruption, RangelogError
 from rangelog_core.ids import AUDIT_STREAM_NAME
 from rangelog_core.net.tls import TlsConfig
 from rangelog_pd.driver import Driver
@@ -123,4 +124,22 @@ class AuditWriter:
         async with asyncio.timeout(CALL_TIMEOUT_S):
             async for chunk in self._client.internal.records(AUDIT_STREAM_NAME, stream_id, end - 1, end):
                 for record in chunk:
-                    self._last_sequence = int(parse_line(bytes(record.value))["sequence"])
+                    self._last_sequence = self._sequence_of(bytes(record.value))
+
+    def _sequence_of(self, line: bytes) -> int:
+        """Return the sequence number of the last record, if a placement driver wrote it; else of the last known to be there."""
+        with self._driver.state() as state:
+            audit = state.audit
+            written = audit.written_sequence
+            try:
+                sequence = int(parse_line(line)["sequence"])
+            except Corruption:
+                sequence = 0
+            waiting = audit.pending.find(sequence)
+            is_ours = waiting.line == line if waiting is not None else sequence == written
+        if not is_ours:
+            _log.error(
+                "the stream of the audit log ends with what no placement driver wrote: `pdctl audit verify`",
+                last=written,
+            )
+        return sequence if is_ours else written

@@ -13,7 +13,7 @@ import pytest
 import rangelog
 from rangelog_cli.certs.authority import Authority
 from rangelog_cli.local.processes import Cluster, wait_until
-from rangelog_core.errors import RangelogError, RightMissing
+from rangelog_core.errors import RangelogError, RightMissing, RoleForbids
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.security.rights import pdctl as pdctl_with_tls
 from tests.support.certificates import TestCertificates
@@ -87,6 +87,19 @@ def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[.
     pdctl.ok("stream", "create", "unseen")
     assert entries(pdctl)[-1]["detail"] == "disabled"
 
+    pdctl.ok("audit", "enable")
+    asyncio.run(forge(cluster))
+    pdctl.ok("stream", "create", "after-it")
+    wait_until(lambda: pdctl.json("audit", "status")["waiting"] == 0, 30, "entries wait for the stream")
+    assert pdctl.json("audit", "status")["problem"] == ""
+    assert "not JSON" in pdctl.fails(1, "audit", "verify")
+
+
+async def forge(cluster: Cluster) -> None:
+    """Write to the stream as nobody does who uses the SDK: without certificates nothing stops that."""
+    async with rangelog.connect(cluster.connect_string) as client, client.internal.writer("_audit") as writer:
+        await writer.append(b"nothing happened")
+
 
 @pytest.mark.long
 async def test_nothing_is_lost_or_doubled_when_leaders_die(cluster_factory: Callable[..., Cluster]) -> None:
@@ -155,6 +168,9 @@ async def test_principals_and_refusals_are_named(cluster_factory: Callable[..., 
         for _ in range(30):
             with pytest.raises(RightMissing):
                 await client.create_stream("hers")
+    async with await rangelog.connect(cluster.connect_string, tls=certificates.tls("admin", "mallory")) as admin:
+        with pytest.raises(RoleForbids, match="may not write to the audit log"):
+            await admin.internal.writer("_audit").open()
     await asyncio.to_thread(run, "stream", "create", "ours")
 
     def written() -> bool:

@@ -32,6 +32,8 @@ AUDIT: tuple[Mutant, ...] = (
     rare("audit-stream-is-a-stream", "an administrator deletes the audit log", "rangelog_pd.state.streams",
          "        if stream.name == AUDIT_STREAM_NAME:\n            raise",
          "        if stream.name == AUDIT_STREAM_NAME:\n            return\n            raise", _STATED),
+    rare("audit-trimmed-by-id", "whoever knows the id of the audit log's stream trims it", "rangelog_pd.state.streams",
+         " or stream.name == AUDIT_STREAM_NAME or ", " or ", _STATED),
     rare("audit-afterwards", "a change is made, and recorded after it", _CALLS,
          "        note.of_sequence = await _begin(driver, begun)\n", "        note.of_sequence = 1\n", _CALLED),
     rare("audit-secret", "the secret in a tier's URL is in the log", _CALLS,

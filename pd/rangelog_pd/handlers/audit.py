@@ -5,14 +5,35 @@ from __future__ import annotations
 from contextvars import ContextVar
 from itertools import islice
 
+from rangelog_core.errors import RoleForbids
+from rangelog_core.ids import AUDIT_STREAM_NAME
+from rangelog_core.net.principals import Principal, Role
 from rangelog_pd.driver import Driver
 from rangelog_proto.v1 import audit_pb2 as pb
+from rangelog_proto.v1 import pd_pb2
 
 PENDING_MAX = 1_000
 """Entries of one answer."""
 
 CALLER: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
 """The principal and the host of who makes this call."""
+
+
+_WRITERS = (Role.PD, Role.RANGE_SERVER)
+"""Range servers seal what a placement driver that died has left open."""
+
+
+def check_writer(
+    driver: Driver, request: pd_pb2.OpenWriterRequest | pd_pb2.OpenWritersRequest, caller: Principal
+) -> None:
+    """Raise RoleForbids where somebody else would write to the log's stream, which would fence the placement driver."""
+    if caller.role in _WRITERS:
+        return
+    items = request.writers if isinstance(request, pd_pb2.OpenWritersRequest) else [request]
+    with driver.state() as state:
+        stream_id = state.audit.stream_id
+    if any(each.name == AUDIT_STREAM_NAME or (stream_id and each.stream_id == stream_id) for each in items):
+        raise RoleForbids(f"{caller} may not write to the audit log: placement drivers do")
 
 
 async def set_audit(driver: Driver, request: pb.SetAuditRequest) -> pb.SetAuditResponse:

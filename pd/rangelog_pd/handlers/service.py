@@ -243,6 +243,8 @@ def _bind(driver: Driver, name: str, handler: Handler) -> Callable[[Any, Any], A
                 driver, name, audited.recorded(name, handler, caller, host_of(context)), request, client
             )
         if not hidden:
+            if name in ("OpenWriter", "OpenWriters") and caller is not None:
+                audit.check_writer(driver, request, caller)
             if handler is audit.set_audit:
                 audit.CALLER.set((str(caller or ""), host_of(context)))
             return await client_rights.serve(driver, name, handler, request, client)

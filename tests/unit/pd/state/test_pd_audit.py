@@ -133,6 +133,20 @@ def test_nobody_changes_the_stream(pd: Any) -> None:
             pd.do(response, **action)
 
 
+def test_nobody_trims_it_by_its_id(pd: Any) -> None:
+    """As brokers trim the streams of their journals."""
+    stream_id = switch(pd, on=True).stream_id
+    pd.open_writer(AUDIT_STREAM_NAME)
+    pd.create_range(stream_id, 1, 0, "rs1", "rs2", "rs3")
+    pd.seal(stream_id, 0, 1, 10)
+    with pytest.raises(PreconditionFailed, match="audit log"):
+        pd.do(
+            pd_pb2.TrimStreamResponse,
+            trim_stream=pd_pb2.TrimStreamRequest(stream_id=stream_id, trim_offset=5),
+        )
+    assert pd.state.streams[stream_id].trim_offset == 0
+
+
 def test_the_commands_need_the_level() -> None:
     """An earlier member would not apply them."""
     for action in ("set_audit", "note_audit", "mark_audit_written"):
