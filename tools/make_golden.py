@@ -136,6 +136,7 @@ def messages() -> dict[Opcode, Message]:
                 durable_offset=1003,
                 followed=True,
                 confirm_wanted=True,
+                leave_wanted=True,
                 others=[data_pb2.AppendReply(**other, durable_offset=1004)],
             ),
             Opcode.CONFIRM: data_pb2.Confirm(

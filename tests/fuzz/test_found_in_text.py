@@ -102,10 +102,10 @@ def test_a_status_whose_offset_has_many_digits() -> None:
 
 
 def test_a_local_time_before_the_calendar_begins() -> None:
-    """`datetime.min` has no time in UTC: ValueError where a record is appended, and where a reader starts."""
-    with pytest.raises(InvalidArgument, match="bad timestamp"):
+    """`datetime.min` has no time in UTC and no zone: refused where a record is appended, and where a reader starts."""
+    with pytest.raises(InvalidArgument, match="no time zone"):
         check_record(b"x", None, None, datetime.min)
-    with pytest.raises(InvalidArgument, match="bad timestamp"):
+    with pytest.raises(InvalidArgument, match="no time zone"):
         ms_of(datetime.min)
 
 
