@@ -17,7 +17,7 @@ import atexit
 import concurrent.futures
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rangelog import _client
 from rangelog._append.writer import Writer as AsyncWriter
@@ -49,6 +49,9 @@ from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.record import Ack, AppendRecord, Record
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
+
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
 
 _T = TypeVar("_T")
 
@@ -436,6 +439,7 @@ def connect(
     token: str | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
 ) -> Client:
@@ -447,6 +451,7 @@ def connect(
             token=token,
             tls=tls,
             tier_url=tier_url,
+            encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
         )

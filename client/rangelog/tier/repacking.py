@@ -20,6 +20,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rangelog.tier.object_cipher import cipher_of
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
@@ -176,6 +177,7 @@ class Repacker:
 def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: common_pb2.Object) -> WrittenObject:
     """Write the rows of all objects from the new one's start on to one file; memory is bounded by two row groups.
 
+    With the keys of the store the file is encrypted, by the key that is the current one now, whatever the read objects are.
     Raises Corruption, ObjectNotFound, UnsupportedVersion, Unavailable: an object cannot be read.
     """
     with ObjectWriter(
@@ -188,6 +190,7 @@ def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: commo
         end_offset=prepared.end_offset,
         object_id=prepared.object_id,
         metadata={PARTS: work.parts},
+        cipher=cipher_of(store),
     ) as written:
         for table in _joined(_row_groups(store, work.objects, prepared.start_offset)):
             written.add(table)

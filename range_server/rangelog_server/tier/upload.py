@@ -36,6 +36,7 @@ from rangelog_server_common.tier_watch import TierWatch, WatchTask
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore
+    from rangelog.tier.encryption_keys import KeyProvider
     from rangelog.tier.parquet import WrittenObject
 
 SPAN_BYTES_MAX = 256 * MIB
@@ -60,12 +61,15 @@ class Uploader:
         temporary: Path,
         url: str,
         manifests: Path | None = None,
+        keys: KeyProvider | None = None,
     ) -> None:
+        """`keys`: with which objects are encrypted; None: as `open_object_store`."""
         self._pd = pd
         self._identity = identity
         self._store = store
         self._temporary = temporary
         self._url = url
+        self._keys = keys
         self._fixed_url = url
         self._told_url: str | None = None
         self._objects: ObjectStore | None = None
@@ -153,7 +157,7 @@ class Uploader:
     async def _check_tier(self) -> None:
         """Open the tier anew, with the credentials of now, and probe it. Raises what is wrong with it."""
         url = self._url
-        objects = await self._checker.run(functools.partial(_open, url))
+        objects = await self._checker.run(functools.partial(_open, url, self._keys))
         if url == self._url:
             self._objects = objects
 
@@ -183,7 +187,7 @@ class Uploader:
         objects = await self._store_for(prepared)
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
-            written = await self._built(hosted, path, prepared, action)
+            written = await self._built(hosted, path, prepared, action, objects)
             problem = await self._run(functools.partial(_store, objects, prepared.key, path, written))
         finally:
             path.unlink(missing_ok=True)
@@ -199,10 +203,15 @@ class Uploader:
         return end_offset
 
     async def _built(
-        self, hosted: HostedReplica, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+        self,
+        hosted: HostedReplica,
+        path: Path,
+        prepared: common_pb2.Object,
+        action: pb.UploadRange,
+        objects: ObjectStore,
     ) -> WrittenObject:
         try:
-            return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action))
+            return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action, objects))
         except (Corruption, ReadFault) as error:
             self._store.read_failed(hosted, error, asyncio.get_running_loop().time())
             raise
@@ -231,7 +240,7 @@ class Uploader:
         if not self._url:
             raise Unavailable("no tier is configured: give the placement drivers a tier_url")
         if self._objects is None:
-            self._objects = await self._run(functools.partial(_open, self._url))
+            self._objects = await self._run(functools.partial(_open, self._url, self._keys))
         return self._objects
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:
@@ -271,11 +280,11 @@ def _warm_up() -> None:
         _log.error("the extra 'tier' is not installed: nothing can be uploaded", problem=str(error))
 
 
-def _open(url: str) -> ObjectStore:
+def _open(url: str, keys: KeyProvider | None) -> ObjectStore:
     from rangelog.tier.object_store import probe
     from rangelog.tier.opening import open_object_store
 
-    objects = open_object_store(url, create=True)
+    objects = open_object_store(url, create=True, keys=keys)
     probe(objects)
     return objects
 
@@ -303,8 +312,14 @@ def _read(wal: Wal, hosted: HostedReplica, first: int, last: int) -> list[bytes]
 
 
 def _build(
-    wal: Wal, hosted: HostedReplica, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+    wal: Wal,
+    hosted: HostedReplica,
+    path: Path,
+    prepared: common_pb2.Object,
+    action: pb.UploadRange,
+    objects: ObjectStore,
 ) -> WrittenObject:
+    from rangelog.tier.object_cipher import cipher_of
     from rangelog.tier.parquet import write_object
 
     return write_object(
@@ -317,6 +332,7 @@ def _build(
         start_offset=prepared.start_offset,
         end_offset=prepared.end_offset,
         object_id=prepared.object_id,
+        cipher=cipher_of(objects),
     )
 
 
