@@ -363,6 +363,7 @@ def connect(
     tier_url: str | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
+    first_contact_s: float = FIRST_CONTACT_S,
 ) -> Connecting:
     """Return a client of a cluster: await it, or use `async with`. No request is sent: the first call finds who leads.
 
@@ -376,6 +377,8 @@ def connect(
             may have one batch in flight beyond it.
         fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
             reader may have 64 KiB beyond it.
+        first_contact_s: Until a placement driver has answered once, a call gives up after so many seconds where nothing is at
+            any of the addresses, in place of its own limit: most likely they are wrong.
 
     Raises:
         InvalidArgument: An address or a limit is not valid.
@@ -395,6 +398,6 @@ def connect(
             tier_url=tier_url,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
-            first_contact_s=FIRST_CONTACT_S,
+            first_contact_s=first_contact_s,
         )
     )

@@ -6,6 +6,7 @@ tier the range is in by then. Clients are made in the process that uses them, on
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,9 @@ def client_of(
     key = (os.getpid(), pd, token, tier_url, tls)
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = rangelog.sync.connect(pd, token=token, tier_url=tier_url, tls=tls)
+        client = _clients[key] = rangelog.sync.connect(
+            pd, token=token, tier_url=tier_url, tls=tls, first_contact_s=math.inf
+        )  # each task has a client of its own, and a restart of the cluster must not end a query
     return client
 
 
