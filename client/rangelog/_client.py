@@ -368,6 +368,7 @@ def connect(
     encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
+    first_contact_s: float = FIRST_CONTACT_S,
 ) -> Connecting:
     """Return a client of a cluster: await it, or use `async with`. No request is sent: the first call finds who leads.
 
@@ -383,6 +384,8 @@ def connect(
             may have one batch in flight beyond it.
         fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
             reader may have 64 KiB beyond it.
+        first_contact_s: Until a placement driver has answered once, a call gives up after so many seconds where nothing is at
+            any of the addresses, in place of its own limit: most likely they are wrong.
 
     Raises:
         InvalidArgument: An address or a limit is not valid.
@@ -403,6 +406,6 @@ def connect(
             encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
-            first_contact_s=FIRST_CONTACT_S,
+            first_contact_s=first_contact_s,
         )
     )

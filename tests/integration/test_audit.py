@@ -26,6 +26,35 @@ def entries(pdctl: Pdctl, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
+def check_exports(pdctl: Pdctl, tmp_path: Path) -> None:
+    """An export is intact, also as an earlier part of the log; whatever is done to it is found."""
+    path = tmp_path / "audit.jsonl"
+    assert pdctl("audit", "export", str(path)).returncode == 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    pdctl.ok("stream", "create", "later")
+    assert pdctl.ok("audit", "verify", str(path)).startswith(f"intact: entries 1 to {len(lines)},")
+    for number, (tampered, said) in enumerate(
+        (
+            ([*lines[:2], lines[2].replace(b"orders", b"0rders"), *lines[3:]], "was changed"),
+            ([*lines[:2], *lines[3:]], "entries 3 to 3 are missing"),
+            ([lines[0], lines[2], lines[1], *lines[3:]], "are missing"),
+            ([*lines[:3], lines[2], *lines[3:]], "comes again"),
+            ([*lines[:-1], lines[-1].replace(b'"time_ms":1', b'"time_ms":2')], "was changed"),
+            ([*lines, b"{}\n"], "no entry"),
+            ([], "no entries"),
+        )
+    ):
+        bad = tmp_path / f"bad-{number}.jsonl"
+        bad.write_bytes(b"".join(tampered))
+        assert said in pdctl.fails(1, "audit", "verify", str(bad)), said
+        assert json.loads(pdctl("audit", "verify", str(bad), "-o", "json").stdout)["intact"] is False
+    status = pdctl.json("audit", "status")
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(b"".join(lines[:-1]))
+    given = ("--sequence", str(status["last_sequence"]), "--hash", status["last_hash"])
+    assert "the log was cut" in pdctl.fails(1, "audit", "verify", str(cut), *given)
+
+
 def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[..., Cluster], tmp_path: Path) -> None:
     """By pdctl alone: nothing before it is on, each change once with its outcome, and reads not at all."""
     cluster = cluster_factory(pds=1, range_servers=3)
@@ -58,31 +87,7 @@ def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[.
         assert "_audit" in pdctl.fails(code, "stream", verb, "_audit", *more)
     assert pdctl.ok("audit", "verify").startswith("intact: entries 1 to ")
 
-    path = tmp_path / "audit.jsonl"
-    assert pdctl("audit", "export", str(path)).returncode == 0
-    lines = path.read_bytes().splitlines(keepends=True)
-    pdctl.ok("stream", "create", "later")
-    assert pdctl.ok("audit", "verify", str(path)).startswith(f"intact: entries 1 to {len(lines)},")
-    for number, (tampered, said) in enumerate(
-        (
-            ([*lines[:2], lines[2].replace(b"orders", b"0rders"), *lines[3:]], "was changed"),
-            ([*lines[:2], *lines[3:]], "entries 3 to 3 are missing"),
-            ([lines[0], lines[2], lines[1], *lines[3:]], "are missing"),
-            ([*lines[:3], lines[2], *lines[3:]], "comes again"),
-            ([*lines[:-1], lines[-1].replace(b'"time_ms":1', b'"time_ms":2')], "was changed"),
-            ([*lines, b"{}\n"], "no entry"),
-            ([], "no entries"),
-        )
-    ):
-        bad = tmp_path / f"bad-{number}.jsonl"
-        bad.write_bytes(b"".join(tampered))
-        assert said in pdctl.fails(1, "audit", "verify", str(bad)), said
-        assert json.loads(pdctl("audit", "verify", str(bad), "-o", "json").stdout)["intact"] is False
-    status = pdctl.json("audit", "status")
-    cut = tmp_path / "cut.jsonl"
-    cut.write_bytes(b"".join(lines[:-1]))
-    given = ("--sequence", str(status["last_sequence"]), "--hash", status["last_hash"])
-    assert "the log was cut" in pdctl.fails(1, "audit", "verify", str(cut), *given)
+    check_exports(pdctl, tmp_path)
     pdctl.ok("audit", "disable", "--yes")
     pdctl.ok("stream", "create", "unseen")
     assert entries(pdctl)[-1]["detail"] == "disabled"

@@ -71,5 +71,6 @@ async def test_one_trace_from_client_to_servers(
             headers = dict(tracing.with_context(()))
         url = f"http://127.0.0.1:{cluster.plan.brokers[0].rest_port}/v1/streams"
         await asyncio.to_thread(urllib.request.urlopen, urllib.request.Request(url, headers=headers), None, 30)
+        await asyncio.to_thread(wait_until, lambda: bool(told("REST GET")), 30, "the span of the request")
         (rest,) = told("REST GET")
         assert rest["context"]["trace_id"] == f"0x{spans.one('by hand').context.trace_id:032x}"

@@ -6,6 +6,7 @@ tier the range is in by then. Clients are made in the process that uses them, on
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,8 +54,13 @@ def client_of(
     client = _clients.get(key)
     if client is None:
         client = _clients[key] = rangelog.sync.connect(
-            pd, token=token, tier_url=tier_url, tls=tls, encryption_keys=encryption_keys
-        )
+            pd,
+            token=token,
+            tier_url=tier_url,
+            tls=tls,
+            encryption_keys=encryption_keys,
+            first_contact_s=math.inf,  # each task has a client of its own, and a restart of the
+        )  # cluster must not end a query
     return client
 
 

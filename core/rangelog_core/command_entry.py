@@ -1,0 +1,34 @@
+"""Starts a command whose own libraries may be missing: the light client installs the commands too.
+
+What holds: a missing library is one line that says what to install; a module of ours that is missing is a defect, and raised.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+_OURS = ("rangelog", "pdctl", "pyspark_rangelog")
+
+
+def run_command(command: str, module: str, extra: str) -> object:
+    """Run `main` of a module, and return what it returns; 1 where a library is missing.
+
+    Args:
+        command: What the user typed.
+        module: The module that has `main`.
+        extra: What to install for it.
+
+    Example:
+        >>> run_command("anything", "no_such_library_of_rangelog_core.main", "cli")
+        1
+    """
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing.startswith(_OURS):
+            raise
+        sys.stderr.write(f"{command}: {missing} is not installed: pip install 'rangelog[{extra}]'\n")
+        return 1
+    return found.main()
