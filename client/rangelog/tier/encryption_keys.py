@@ -18,7 +18,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from rangelog_core.errors import ConfigInvalid, Corruption, EncryptionKeyMissing, InvalidArgument, MissingExtra
 
@@ -82,14 +82,14 @@ class KeyDirectory:
         """See KeyProvider: eight bytes that tell keys apart, a random nonce, the encrypted key with its tag."""
         key = self._key(key_id)
         nonce = os.urandom(_NONCE_BYTES)
-        return _check(key) + nonce + bytes(_aes_gcm(key).encrypt(nonce, data_key, key_id.encode()))
+        return _check(key) + nonce + bytes(aes_gcm(key).encrypt(nonce, data_key, key_id.encode()))
 
     def unwrap(self, key_id: str, wrapped: bytes) -> bytes:
         """See KeyProvider."""
         if not _CHECK_BYTES + _NONCE_BYTES + _TAG_BYTES < len(wrapped) <= _WRAPPED_BYTES_MAX:
             raise Corruption(f"a data key that encryption key {key_id!r} wraps has {len(wrapped)} bytes")
         key = self._key(key_id)
-        cipher = _aes_gcm(key)
+        cipher = aes_gcm(key)
         from cryptography.exceptions import InvalidTag
 
         rest = wrapped[_CHECK_BYTES:]
@@ -151,7 +151,8 @@ def _check(key: bytes) -> bytes:
     return hmac.digest(key, _CHECK_OF, hashlib.sha256)[:_CHECK_BYTES]
 
 
-def _aes_gcm(key: bytes):  # type: ignore[no-untyped-def]
+def aes_gcm(key: bytes) -> Any:
+    """Return the cipher of a key of 32 bytes, of the library cryptography. Raises MissingExtra."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
@@ -173,6 +174,12 @@ def key_provider(keys_dir: str | None, kms_key_id: str | None) -> KeyProvider | 
 
         return KmsKeys(kms_key_id)
     return KeyDirectory(keys_dir) if keys_dir else None
+
+
+def keys_of(store: object) -> KeyProvider | None:
+    """Return the keys that an object store was opened with, None where it has none."""
+    found: KeyProvider | None = getattr(store, "encryption_keys", None)
+    return found
 
 
 def keys_of_environment(env: Mapping[str, str] | None = None) -> KeyProvider | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
-from rangelog.tier.encryption_keys import KeyProvider
+from rangelog.tier.encryption_keys import KeyProvider, keys_of
 from rangelog.tier.object_store import ObjectStore
 from rangelog_core.errors import Corruption, EncryptionKeyMissing, MissingExtra
 
@@ -75,6 +75,10 @@ class ObjectCipher:
             raise MissingExtra("encrypted objects need a later pyarrow: pip install -U 'rangelog[tier]'") from error
         return key_id, self._factory.file_encryption_properties(self._connection, configured)
 
+    def check_key(self) -> None:
+        """Do nothing if a file can be encrypted now. Raises EncryptionKeyMissing, AccessDenied, Unavailable."""
+        self.for_writing()
+
     def for_reading(self) -> Any:
         """Return the properties to open a file with."""
         configured = pe.DecryptionConfiguration(cache_lifetime=CACHE_LIFETIME)
@@ -87,7 +91,7 @@ _ciphers_lock = threading.Lock()
 
 def cipher_of(store: ObjectStore) -> ObjectCipher | None:
     """Return what encrypts and decrypts the objects of a store, by the keys that it was opened with; None: there are none."""
-    keys: KeyProvider | None = getattr(store, "encryption_keys", None)
+    keys = keys_of(store)
     if keys is None:
         return None
     with _ciphers_lock:

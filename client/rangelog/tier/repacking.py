@@ -20,6 +20,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rangelog.tier.encryption_gate import check_cluster_encrypts
 from rangelog.tier.object_cipher import cipher_of
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
@@ -102,6 +103,7 @@ class Repacker:
         """
         self._pd = pd
         self._store = store
+        self._cipher = cipher_of(store)
         self._directory = directory
         self._name = name or f"repack-{uuid.uuid4().hex}"
         self._incarnation = incarnation
@@ -112,8 +114,12 @@ class Repacker:
         """Replace the objects by one, and return it.
 
         Raises PreconditionFailed: one of them is not live any more, or another one is repacking them; then nothing has changed.
-        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises Unavailable, StreamNotFound.
+        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises Unavailable, StreamNotFound, and
+        EncryptionKeyMissing: a key to read or to write with is not here, or the cluster encrypts and the store has no keys.
         """
+        if self._cipher is not None:
+            await asyncio.to_thread(self._cipher.check_key)
+            await check_cluster_encrypts(self._pd, timeout_s=PD_TIMEOUT_S)
         prepared = await self._prepare(work)
         path = self._directory / f"{prepared.object_id}.parquet"
         try:
@@ -134,6 +140,7 @@ class Repacker:
             row_groups=written.row_groups,
             footer_size_bytes=written.footer_size_bytes,
             footer_crc=written.footer_crc,
+            encryption_key_id=written.encryption_key_id,
         )
         with self._committing(work.stream_id):
             return (await self._pd.commit_repack(request, timeout_s=PD_TIMEOUT_S)).object
@@ -151,6 +158,7 @@ class Repacker:
             incarnation=self._incarnation,
             spoiled_object_id=self.spoiled_object_id,
             drops_trimmed=bool(self._incarnation),
+            encrypted=self._cipher is not None,
         )
         return (await self._pd.prepare_repack(request, timeout_s=PD_TIMEOUT_S)).object
 

@@ -70,6 +70,7 @@ class Uploader:
         self._temporary = temporary
         self._url = url
         self._keys = keys
+        self._cluster_encrypts = False
         self._fixed_url = url
         self._told_url: str | None = None
         self._objects: ObjectStore | None = None
@@ -117,10 +118,10 @@ class Uploader:
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
         with self.doubted_if_it_fails():
-            await self._object_store()  # before a key is asked for
+            encrypted = await self._encrypts(await self._object_store())  # before a key is asked for
             position = action.start_offset
             while position < action.end_offset:
-                position = await self._upload_span(hosted, action, position)
+                position = await self._upload_span(hosted, action, position, encrypted=encrypted)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
@@ -171,7 +172,9 @@ class Uploader:
             raise
 
     @traced("rangelog.tier.upload", server=lambda uploads: uploads._identity.name)
-    async def _upload_span(self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int) -> int:
+    async def _upload_span(
+        self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int, *, encrypted: bool
+    ) -> int:
         end_offset = span_end(hosted, start_offset)
         prepare = pb.PrepareObjectRequest(
             request_id=uuid.uuid4().hex,
@@ -182,6 +185,7 @@ class Uploader:
             server=self._identity.name,
             incarnation=self._identity.incarnation,
             spoiled_object_id=self._spoiled.pop(hosted.key, 0),
+            encrypted=encrypted,
         )
         prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
         objects = await self._store_for(prepared)
@@ -201,6 +205,20 @@ class Uploader:
         counts.uploaded_bytes += written.size_bytes
         _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
         return end_offset
+
+    async def _encrypts(self, objects: ObjectStore) -> bool:
+        """Whether objects are encrypted. Raises EncryptionKeyMissing, AccessDenied, Unavailable: they would have to be."""
+        from rangelog.tier.encryption_gate import check_cluster_encrypts
+        from rangelog.tier.object_cipher import cipher_of
+
+        cipher = cipher_of(objects)
+        if cipher is None:
+            return False
+        await self._run(cipher.check_key)
+        if not self._cluster_encrypts:
+            await check_cluster_encrypts(self._pd, timeout_s=PD_TIMEOUT_S)
+            self._cluster_encrypts = True
+        return True
 
     async def _built(
         self,
@@ -228,6 +246,7 @@ class Uploader:
             epoch=epoch,
             footer_size_bytes=written.footer_size_bytes,
             footer_crc=written.footer_crc,
+            encryption_key_id=written.encryption_key_id,
         )
         await self._pd.commit_object(request, timeout_s=PD_TIMEOUT_S)
 
@@ -281,11 +300,14 @@ def _warm_up() -> None:
 
 
 def _open(url: str, keys: KeyProvider | None) -> ObjectStore:
+    from rangelog.tier.object_cipher import cipher_of
     from rangelog.tier.object_store import probe
     from rangelog.tier.opening import open_object_store
 
     objects = open_object_store(url, create=True, keys=keys)
     probe(objects)
+    if (cipher := cipher_of(objects)) is not None:
+        cipher.check_key()
     return objects
 
 
