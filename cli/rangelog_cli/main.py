@@ -206,6 +206,12 @@ def healthcheck(question: str, metrics: str, timeout: float, ca: str | None, cer
     default=None,
     help="Mutual TLS on all ports, with an authority in the data dir.  [default: as it was]",
 )
+@click.option(
+    "--encrypted",
+    is_flag=True,
+    default=None,
+    help="Encrypt objects, with a key in the data dir.  [default: as it was]",
+)
 @click.option("--no-context", is_flag=True, help="Do not write the context file that pdctl reads.")
 def local(
     data_dir: Path,
@@ -215,6 +221,7 @@ def local(
     tier_url: str | None,
     port: int | None,
     tls: bool | None,
+    encrypted: bool | None,
     no_context: bool,
 ) -> int:
     """Run a whole cluster on this machine, in one directory, until Ctrl-C.
@@ -225,7 +232,7 @@ def local(
     Examples:
       rangelog local
       rangelog local --data-dir /tmp/try --range-servers 5 --port 8100
-      rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000'
+      rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000' --encrypted
     """
     from rangelog_cli.local.command import run_local
 
@@ -237,6 +244,7 @@ def local(
         tier_url=tier_url,
         port=port,
         tls=tls,
+        encrypted=encrypted,
         write_context=not no_context,
     )
 

@@ -12,6 +12,7 @@ from pdctl.audit import audit
 from pdctl.cluster import cluster, task
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
+from pdctl.encryption import encryption
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
 from pdctl.inspection.locate import locate
@@ -126,7 +127,7 @@ def completion(shell: str) -> None:
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
     table, transaction, task, repair, doctor, locate, verify, top, logs, acl, audit,
-    upgrade,
+    upgrade, encryption,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

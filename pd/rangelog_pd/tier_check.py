@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("tier")
 
 
-def leader_watch(
-    url_now: Callable[[], str], leads: Callable[[], bool], keys: KeyProvider | None = None
-) -> TierWatch:
+def leader_watch(url_now: Callable[[], str], leads: Callable[[], bool], keys: KeyProvider | None = None) -> TierWatch:
     """Return the watch of the tier; it checks while this member leads."""
 
     async def check() -> None:

@@ -12,6 +12,7 @@ from types import FrameType
 
 import click
 
+from rangelog.tier.encryption_keys import KEYS_DIR_ENV
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.page_ports import enable_page
@@ -82,6 +83,7 @@ def run_local(
     tier_url: str | None,
     port: int | None,
     tls: bool | None,
+    encrypted: bool | None = None,
     write_context: bool,
 ) -> int:
     """Run until SIGINT or SIGTERM; exit code 0 after a clean stop. Raises the errors of `Cluster.open` and `start`."""
@@ -94,6 +96,7 @@ def run_local(
         tier_url=tier_url,
         base_port=DEFAULT_PORT if port is None and fresh else port,
         tls=tls,
+        encrypted=encrypted,
     )
     enable_metrics(cluster)
     pages = enable_page(cluster)
@@ -141,10 +144,16 @@ def banner(cluster: Cluster, *, context_note: str = "", pages: Sequence[str] = (
             if cluster.certificates
             else []
         ),
+        *(
+            [f"  encryption     {cluster.keys_dir}: objects of the tier cannot be read without it"]
+            if plan.encrypted
+            else []
+        ),
         *([f"  pdctl context  {context_note}"] if context_note else []),
         "",
         "  Try, in another terminal:",
         *([] if context_note else [f"    export RANGELOG_PD={cluster.connect_string}", *_exports(cluster.tls)]),
+        *([f"    export {KEYS_DIR_ENV}={cluster.keys_dir}"] if plan.encrypted else []),
         "    pdctl cluster status",
         "    pdctl stream create hello && echo 'first record' | pdctl stream append hello",
         "    pdctl stream read hello",

@@ -1,11 +1,11 @@
 """A file encrypted as a whole, for what is in the tier beside objects: a placement driver's snapshots name all streams.
 
-What holds: each file has a data key of its own, wrapped by a key of a KeyProvider, whose id stands in clear at the begin. Pieces
-of 1 MiB are encrypted and authenticated one by one by AES-256-GCM, with their number and whether they are the last: what is cut,
-swapped, added or changed is Corruption. A missing key is EncryptionKeyMissing, as everywhere.
+What holds: each file has a data key of its own, wrapped by a key of a KeyProvider, whose id stands in clear at the begin.
+Pieces of 1 MiB are encrypted and authenticated one by one by AES-256-GCM, with their number and whether they are the last: what
+is cut, swapped, added or changed is Corruption. A missing key is EncryptionKeyMissing, as everywhere.
 
-File: magic 8, size of the key's id u16, size of the wrapped key u16, both; then the pieces, each with its tag of 16 bytes. Little
-endian. A piece's nonce is its number (u64) and 1 for the last one (u32), its associated data all that is before the pieces.
+File: magic 8, size of the key's id u16, size of the wrapped key u16, both; then the pieces, each with its tag of 16 bytes.
+Little endian. A piece's nonce is its number (u64) and 1 for the last one (u32), its associated data all before the pieces.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from rangelog_core.errors import ConfigInvalid, Corruption, EncryptionKeyMissing
 
 KEYS_DIR_ENV, KMS_KEY_ENV = "RANGELOG_ENCRYPTION_KEYS_DIR", "RANGELOG_ENCRYPTION_KMS_KEY_ID"
 KEY_BYTES = 32
-SUFFIX = ".key"
+SUFFIX, CURRENT = ".key", "current"
 _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_CURRENT_BYTES_MAX = 1024
 _CHECK_BYTES, _NONCE_BYTES, _TAG_BYTES = 8, 12, 16
 _CHECK_OF = b"rangelog: which key is this?"
 _WRAPPED_BYTES_MAX = _CHECK_BYTES + _NONCE_BYTES + 4096 + _TAG_BYTES
@@ -49,7 +50,8 @@ class KeyProvider(Protocol):
 class KeyDirectory:
     """The keys in the files `ID.key` of a directory, 32 bytes each, which only their owner may read. Needs cryptography.
 
-    The id that sorts last is the current key: begin ids with a date. The files are read at each use, so keys come and go
+    The file `current` has the id of the current key, so that a key can be copied to all programs before one uses it. Without
+    that file the id that sorts last is current: begin ids with a date. The files are read at each use, so keys come and go
     without a restart.
 
     Example:
@@ -61,7 +63,7 @@ class KeyDirectory:
     path: str
 
     def key_ids(self) -> list[str]:
-        """Return the ids in order; the last one is the current key's. Raises EncryptionKeyMissing."""
+        """Return the ids of all keys, in order. Raises EncryptionKeyMissing."""
         try:
             names = os.listdir(self.path)
         except OSError as error:
@@ -73,10 +75,42 @@ class KeyDirectory:
 
     def current(self) -> str:
         """See KeyProvider."""
+        if (chosen := self._chosen()) is not None:
+            return chosen
         ids = self.key_ids()
         if not ids:
             raise EncryptionKeyMissing(f"no encryption key is in {self.path}: `pdctl encryption new-key` makes one")
         return ids[-1]
+
+    def _chosen(self) -> str | None:
+        """Return the id that the file `current` has, None without that file. Raises EncryptionKeyMissing: it has none."""
+        path = Path(self.path) / CURRENT
+        try:
+            with open(path, "rb", opener=_open_at_once) as file:
+                text = file.read(_CURRENT_BYTES_MAX).decode("utf-8", "replace").strip()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise EncryptionKeyMissing(
+                f"the name of the current key cannot be read: {error.strerror}: {path}"
+            ) from error
+        if not _KEY_ID.fullmatch(text):
+            raise EncryptionKeyMissing(f"{path} does not name a key: `pdctl encryption rotate` writes it")
+        return text
+
+    def make_current(self, key_id: str) -> None:
+        """Have new data keys wrapped by the key of this id. Raises EncryptionKeyMissing: there is none; InvalidArgument."""
+        self._key(key_id)
+        path = Path(self.path) / CURRENT
+        hidden = path.with_name(f".{CURRENT}.{os.getpid()}")
+        try:
+            with hidden.open("w", encoding="utf-8") as file:
+                file.write(f"{key_id}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(hidden, path)
+        except OSError as error:
+            raise InvalidArgument(f"the current key cannot be changed: {error.strerror}: {path}") from error
 
     def wrap(self, key_id: str, data_key: bytes) -> bytes:
         """See KeyProvider: eight bytes that tell keys apart, a random nonce, the encrypted key with its tag."""

@@ -25,9 +25,9 @@ from rangelog.tier.object_cipher import cipher_of
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
-from rangelog.tier.storing import store_object
+from rangelog.tier.storing import not_stored, store_object
 from rangelog_core.batch import peek_header
-from rangelog_core.errors import Corruption, PreconditionFailed, Unavailable
+from rangelog_core.errors import PreconditionFailed, Unavailable
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.repack_choice import RepackUnit, joinable
 from rangelog_proto.v1 import common_pb2
@@ -130,7 +130,7 @@ class Repacker:
             path.unlink(missing_ok=True)
         if problem:
             self.spoiled_object_id = prepared.object_id
-            raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
+            raise not_stored(prepared.key, problem)
         request = pb.CommitRepackRequest(
             request_id=uuid.uuid4().hex,
             object_id=prepared.object_id,
@@ -281,6 +281,26 @@ def plan_repacks(
         ```
     """
     return [_repack(stream, ranges, some) for some in joinable(_units(ranges, objects), target_bytes)]
+
+
+def plan_new_keys(
+    stream: common_pb2.Stream,
+    ranges: Sequence[common_pb2.Range],
+    objects: Sequence[common_pb2.Object],
+    key_id: str,
+    others: Sequence[Repack],
+) -> list[Repack]:
+    """Return the repacks, one for each range or run of ranges, of what is in clear or encrypted by another key than `key_id`.
+
+    What `others` repack is left out: it gets the current key by that. Arguments else as in `plan_repacks`.
+    """
+    taken = {each.object_id for work in others for each in work.objects}
+    return [
+        _repack(stream, ranges, [unit])
+        for unit in _units(ranges, objects)
+        if any(each.encryption_key_id != key_id for each in unit.objects)
+        and not any(each.object_id in taken for each in unit.objects)
+    ]
 
 
 def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Object]) -> Iterator[RepackUnit]:

@@ -197,7 +197,9 @@ class Uploader:
             path.unlink(missing_ok=True)
         if problem:
             self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
-            raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
+            from rangelog.tier.storing import not_stored
+
+            raise not_stored(prepared.key, problem)
         with self.committing(prepared.stream_id):
             await self._commit(prepared, written, action.epoch)
         counts = self._store.counts

@@ -256,6 +256,9 @@ def test_a_restore_reads_them(tier: Tier) -> None:
     assert found.stream == "the-stream-nobody-reads"
     assert (found.found.digest, found.found.start_offset) == (described.digest, 100)
     assert list(found.found.row_groups) == list(described.row_groups)
+    assert found.found.encryption_key_id == "k1"
+    with pytest.raises(EncryptionKeyMissing, match="'k1'"):  # a restore ends with it, and passes nothing over
+        describe(open_object_store(tier.url), described.key, described.size_bytes, whole=True)
 
 
 def test_the_provider_is_asked_once(tier: Tier) -> None:
