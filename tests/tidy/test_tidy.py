@@ -86,7 +86,7 @@ WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
     "shard": TOPIC_METADATA,
     "topic": TOPIC_METADATA,
 }
-LIBRARY_NAMES = {"partition", "rpartition"}  # str.partition
+LIBRARY_NAMES = {"partition", "rpartition", "CiphertextBlob", "master_key_identifier"}  # of str, AWS KMS, pyarrow
 
 CORES = (
     *(
