@@ -12,7 +12,7 @@ from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.state.losses import left_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1 import repair_pb2 as pb
 
 PAGE_SIZE_MAX = 1_000
@@ -69,7 +69,10 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
 def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, request: pb.AcceptLossRequest) -> None:
     """Add what the members that are left have reported. The range is quiet, so that is what they hold.
 
-    Raises PreconditionFailed: the range is not known to be lost, or a member that is left does not report.
+    Of a damaged tail that was cut, the intact part counts: nobody can bring the rest back.
+
+    Raises PreconditionFailed: the range is not known to be lost, a member that is left does not report, or its copy is
+    quarantined and is not given up.
     """
     key = (found.stream_id, found.index)
     driver.view.upkeep.follow(state)
@@ -78,19 +81,29 @@ def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, req
             f"range {found.index} is open, and is not known to be lost: `pdctl repair list` shows it once too few of its "
             f"members can come back and nobody has written to it for {driver.settings.orphan_quiet_ms / 1000:g} s"
         )
-    ends = []
-    for member in left_of(state, found):
-        report = driver.view.report(member.server, member.incarnation, key)
-        problem = report.problem if report is not None else ""
-        if _is_silent(driver, member.server):
-            problem = "it does not report"
-        if problem:
-            raise PreconditionFailed(
-                f"{member.server} may have records of range {found.index}, but {problem}: bring it back, or remove it for good "
-                "with `pdctl server remove`"
-            )
-        ends.append(report.durable_offset if report is not None else found.start_offset)
+    ends = [_end_left(driver, found, each, request) for each in left_of(state, found)]
     request.survivor_end_offset = max(ends, default=found.start_offset)
+
+
+def _end_left(
+    driver: Driver, found: common_pb2.Range, member: common_pb2.Replica, request: pb.AcceptLossRequest
+) -> int:
+    may_have = f"{member.server} may have records of range {found.index}, but"
+    if _is_silent(driver, member.server):
+        raise PreconditionFailed(
+            f"{may_have} it does not report: bring it back, or remove it for good with `pdctl server remove`"
+        )
+    report = driver.view.report(member.server, member.incarnation, (found.stream_id, found.index))
+    if report is None:
+        return found.start_offset
+    if report.state != pd_pb2.REPLICA_STATE_QUARANTINED:
+        return report.durable_offset
+    if request.give_up_quarantined:
+        return found.start_offset
+    raise PreconditionFailed(
+        f"{may_have} none of them is trusted ({report.problem}): give them up as well with "
+        "`pdctl repair accept-loss … --give-up-quarantined`"
+    )
 
 
 def _is_silent(driver: Driver, server: str) -> bool:

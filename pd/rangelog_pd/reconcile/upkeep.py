@@ -27,7 +27,7 @@ from rangelog_pd.state.indexes import Hosted, Hosting
 from rangelog_pd.state.losses import has_no_end, is_gone
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 if TYPE_CHECKING:
     from rangelog_pd.reconcile.view import ClusterView
@@ -162,6 +162,9 @@ class Upkeep:
                 return f"its replica on {member.server} is lost"
             if self.is_left(state, member.server):
                 return f"its replica on {member.server} is to go"
+            report = self._view.report(member.server, member.incarnation, (of.stream_id, of.index))
+            if report is not None and _is_damaged(report):
+                return f"its replica on {member.server} is damaged: {report.problem}"
         if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= time_ms:
             return "it is older than its age limit"
         return ""
@@ -349,7 +352,7 @@ class Upkeep:
             if found is None:
                 continue
             if found.state != common_pb2.RANGE_STATE_SEALED:
-                if self._is_suspect(state, found):
+                if self._is_suspect(state, found) or _is_damaged(view.reports.get(key)):
                     self.orphans.suspect(key)
                 continue
             self.repairs.wake(key)
@@ -366,6 +369,9 @@ class Upkeep:
                 view.attention.attend(key)
             for key in state.hosted.of(name, view.incarnation).open.keys() & state.open_short.keys():
                 view.attention.attend(key)
+            for key in state.hosted.of(name, view.incarnation).open:
+                if _is_damaged(view.reports.get(key)):
+                    self.orphans.suspect(key)
             if self.is_left(state, name):
                 self._leave_open(state, name)
 
@@ -384,6 +390,11 @@ class Upkeep:
         reports = [self._view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
         hot = max((each.size_bytes for each in reports if each is not None), default=0)
         return hot or state.tiered_bytes(of)
+
+
+def _is_damaged(report: pd_pb2.ReplicaReport | None) -> bool:
+    """Whether a replica of an open range lacks what it had: its writer, if there is one, leaves it."""
+    return report is not None and bool(report.problem)
 
 
 def _objects_went(before: common_pb2.Stream, after: common_pb2.Stream) -> bool:
