@@ -54,6 +54,7 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
     """Accept the loss of a range. Raises StreamNotFound, RangeNotFound, PreconditionFailed."""
     await driver.barrier()
     request.ClearField("survivor_end_offset")
+    request.ClearField("given_up_servers")
     if not driver.is_repeat("accept_loss", request.request_id):
         with driver.state() as state:
             found = state.range(request.stream_id, request.range_index)
@@ -81,29 +82,24 @@ def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, req
             f"range {found.index} is open, and is not known to be lost: `pdctl repair list` shows it once too few of its "
             f"members can come back and nobody has written to it for {driver.settings.orphan_quiet_ms / 1000:g} s"
         )
-    ends = [_end_left(driver, found, each, request) for each in left_of(state, found)]
-    request.survivor_end_offset = max(ends, default=found.start_offset)
-
-
-def _end_left(
-    driver: Driver, found: common_pb2.Range, member: common_pb2.Replica, request: pb.AcceptLossRequest
-) -> int:
-    may_have = f"{member.server} may have records of range {found.index}, but"
-    if _is_silent(driver, member.server):
+    left = left_of(state, found)
+    if silent := [member.server for member in left if _is_silent(driver, member.server)]:
         raise PreconditionFailed(
-            f"{may_have} it does not report: bring it back, or remove it for good with `pdctl server remove`"
+            f"{', '.join(silent)} may have records of range {found.index}, but does not report: bring it back, or remove it "
+            "for good with `pdctl server remove`"
         )
-    report = driver.view.report(member.server, member.incarnation, (found.stream_id, found.index))
-    if report is None:
-        return found.start_offset
-    if report.state != pd_pb2.REPLICA_STATE_QUARANTINED:
-        return report.durable_offset
-    if request.give_up_quarantined:
-        return found.start_offset
-    raise PreconditionFailed(
-        f"{may_have} none of them is trusted ({report.problem}): give them up as well with "
-        "`pdctl repair accept-loss … --give-up-quarantined`"
-    )
+    quarantined = driver.view.quarantined(found)
+    if quarantined and not request.give_up_quarantined:
+        raise PreconditionFailed(
+            f"{', '.join(quarantined)} may have records of range {found.index}, but none of them is trusted: give them up as "
+            "well with `pdctl repair accept-loss … --give-up-quarantined`"
+        )
+    request.given_up_servers.extend(quarantined)
+    reports = (driver.view.report(member.server, member.incarnation, key) for member in left)
+    ends = [
+        each.durable_offset for each in reports if each is not None and each.state != pd_pb2.REPLICA_STATE_QUARANTINED
+    ]
+    request.survivor_end_offset = max(ends, default=found.start_offset)
 
 
 def _is_silent(driver: Driver, server: str) -> bool:

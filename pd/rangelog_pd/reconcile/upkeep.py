@@ -128,7 +128,7 @@ class Upkeep:
             now_ms,
             lambda of, is_empty: self._why_left(state, of, time_ms, is_empty=is_empty),
             lambda of: self._end_of(state, of),
-            lambda of: has_no_end(state, of),
+            lambda of: has_no_end(state, of, self._view.quarantined(of)),
         )
         for key in changed:
             self._attend_members(state, key)
@@ -149,9 +149,10 @@ class Upkeep:
 
     def _why_left(self, state: State, of: common_pb2.Range, time_ms: int, *, is_empty: bool) -> str:
         """Return why a living writer would have left an open range; empty: it would not, or there is nothing to care for."""
-        if has_no_end(state, of):
-            gone = ", ".join(each.server for each in of.replicas if is_gone(state, each))
-            return f"too few members are left to say where it ends: {gone} lost their copies"
+        quarantined = self._view.quarantined(of)
+        if has_no_end(state, of, quarantined):
+            gone = [each.server for each in of.replicas if is_gone(state, each) or each.server in quarantined]
+            return f"too few members are left to say where it ends: {', '.join(gone)} lost their copies"
         if self.growth.has_room(state, of):
             return f"it has {len(of.replicas)} members, and there are servers for more"
         if is_empty:
