@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
 from rangelog._append.encoded_batch import EncodedBatch
-from rangelog._append.many_records import Records, append_all
+from rangelog._append.many_records import Records, append_all, append_batch
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
@@ -335,32 +335,7 @@ class Writer:
         `append`. An invalid record is refused before any record is appended. When an error has `outcome_unknown`, some of the
         records may be acked. Raises the errors of `append`.
         """
-        checked = list(records)
-        for record in checked:
-            if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
-                continue
-            if isinstance(record, AppendRecord):
-                check_record(*record)
-            else:
-                check_record(record, None, None, None)
-        offsets: list[int] = []
-        try:
-            for record in checked:
-                if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
-                    await self.ready(timeout_s=timeout_s)
-                if isinstance(record, AppendRecord):
-                    value, key, headers, timestamp_ms = record
-                    offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
-                else:
-                    offset = self.append_nowait(record)
-                offsets.append(offset)
-            if offsets:
-                await self.flush(timeout_s=timeout_s)
-        except RangelogError as error:
-            if offsets and not error.outcome_unknown:
-                raise error.with_outcome(unknown=True) from error
-            raise
-        return [Ack(offset) for offset in offsets]
+        return await append_batch(self, list(records), timeout_s=timeout_s)
 
     async def append_all(self, records: Records, *, timeout_s: float | None = None) -> int:
         """Append the records of any iterable, also an asynchronous one; return how many, once all are acked.
@@ -488,7 +463,9 @@ class Writer:
         if self._closed:
             raise WriterClosed("the writer is closed; open a new one")
         if self._runner is None:
-            raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
+            raise WriterClosed(
+                "the writer is not open: use `async with client.writer(...)`, with a blocking client `with`"
+            )
         if self._runner.core.error is not None:
             self._untold = None
             raise self._runner.core.error
