@@ -31,6 +31,7 @@ from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.home_loop import HomeLoop
 from rangelog_core.record import Ack, AppendRecord
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -81,6 +82,7 @@ class Writer:
         self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._home = HomeLoop()
         self._stream: common_pb2.Stream
         self._codec = CODEC_NONE
         self._next_offset = 0
@@ -120,6 +122,7 @@ class Writer:
             WriterFenced: Another writer opened the stream after this call.
             Unavailable: The placement driver does not answer in time.
         """
+        self._home.check()
         self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
         await self.claim()
@@ -230,6 +233,7 @@ class Writer:
             WriterClosed: The writer is not open.
             StreamNotFound: The stream was deleted.
         """
+        self._home.check()
         if not self.has_room:
             await self.ready(timeout_s=timeout_s)
         return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
@@ -301,6 +305,7 @@ class Writer:
         self._next_offset = offset + 1
         # Later records of a batch need not ask: where the first may not be sent, the ack of a batch in flight sends them all.
         if count == 1 and not self._pump_due and self._may_send():
+            self._home.check()
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset
@@ -347,6 +352,7 @@ class Writer:
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
+        self._home.check()
         try:
             self._running()
         except RangelogError as error:
@@ -363,6 +369,7 @@ class Writer:
 
         A writer that has nothing pending always has room. Raises AppendTimeout, WriterFenced, WriterClosed.
         """
+        self._home.check()
         self._running()
         appends = self._connections.appends
         while True:
