@@ -98,7 +98,8 @@ class Client(TopicOperations):
         await self.close()
 
     async def close(self) -> None:
-        """Close writers and producers, without a flush, and all connections. Idempotent."""
+        """Close writers and producers, without a flush, and all connections. Idempotent; on another loop InvalidArgument."""
+        self._pd.home.check()
         for writer in list(self._internal.writers):
             await writer.close(flush=False)
         self._internal.close()

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
 from rangelog._append.encoded_batch import EncodedBatch
-from rangelog._append.many_records import Records, append_all
+from rangelog._append.many_records import Records, append_all, append_batch
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
@@ -31,6 +31,7 @@ from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.home_loop import HomeLoop
 from rangelog_core.record import Ack, AppendRecord
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -81,6 +82,7 @@ class Writer:
         self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._home = HomeLoop()
         self._stream: common_pb2.Stream
         self._codec = CODEC_NONE
         self._next_offset = 0
@@ -120,6 +122,7 @@ class Writer:
             WriterFenced: Another writer opened the stream after this call.
             Unavailable: The placement driver does not answer in time.
         """
+        self._home.check()
         self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
         await self.claim()
@@ -230,6 +233,7 @@ class Writer:
             WriterClosed: The writer is not open.
             StreamNotFound: The stream was deleted.
         """
+        self._home.check()
         if not self.has_room:
             await self.ready(timeout_s=timeout_s)
         return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
@@ -301,6 +305,7 @@ class Writer:
         self._next_offset = offset + 1
         # Later records of a batch need not ask: where the first may not be sent, the ack of a batch in flight sends them all.
         if count == 1 and not self._pump_due and self._may_send():
+            self._home.check()
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset
@@ -335,32 +340,7 @@ class Writer:
         `append`. An invalid record is refused before any record is appended. When an error has `outcome_unknown`, some of the
         records may be acked. Raises the errors of `append`.
         """
-        checked = list(records)
-        for record in checked:
-            if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
-                continue
-            if isinstance(record, AppendRecord):
-                check_record(*record)
-            else:
-                check_record(record, None, None, None)
-        offsets: list[int] = []
-        try:
-            for record in checked:
-                if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
-                    await self.ready(timeout_s=timeout_s)
-                if isinstance(record, AppendRecord):
-                    value, key, headers, timestamp_ms = record
-                    offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
-                else:
-                    offset = self.append_nowait(record)
-                offsets.append(offset)
-            if offsets:
-                await self.flush(timeout_s=timeout_s)
-        except RangelogError as error:
-            if offsets and not error.outcome_unknown:
-                raise error.with_outcome(unknown=True) from error
-            raise
-        return [Ack(offset) for offset in offsets]
+        return await append_batch(self, list(records), timeout_s=timeout_s)
 
     async def append_all(self, records: Records, *, timeout_s: float | None = None) -> int:
         """Append the records of any iterable, also an asynchronous one; return how many, once all are acked.
@@ -372,6 +352,7 @@ class Writer:
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
+        self._home.check()
         try:
             self._running()
         except RangelogError as error:
@@ -388,6 +369,7 @@ class Writer:
 
         A writer that has nothing pending always has room. Raises AppendTimeout, WriterFenced, WriterClosed.
         """
+        self._home.check()
         self._running()
         appends = self._connections.appends
         while True:
@@ -488,7 +470,9 @@ class Writer:
         if self._closed:
             raise WriterClosed("the writer is closed; open a new one")
         if self._runner is None:
-            raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
+            raise WriterClosed(
+                "the writer is not open: use `async with client.writer(...)`, with a blocking client `with`"
+            )
         if self._runner.core.error is not None:
             self._untold = None
             raise self._runner.core.error

@@ -88,6 +88,7 @@ class SpanReader(ABC, Generic[_T]):
         self._refreshing: asyncio.Future[None] | None = None
         self._not_before_ms: int | None = None  # earlier records are skipped, up to the first that is not
         self._is_begun = False
+        self._is_resolved = False  # `position` is known
         self.position = 0
 
     @abstractmethod
@@ -121,6 +122,7 @@ class SpanReader(ABC, Generic[_T]):
         try:
             if not self._is_begun:
                 await self._resolve()
+            self._is_resolved = True
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -131,7 +133,7 @@ class SpanReader(ABC, Generic[_T]):
         """Look up where to start, so that `chunks` need not. For the package's own use. Raises the errors of `chunks`."""
         try:
             await self._resolve()
-            self._is_begun = True
+            self._is_begun = self._is_resolved = True
         finally:
             self._release()
 
@@ -440,7 +442,7 @@ class Reader(SpanReader[Sequence[Record]], Pollable):
 
     async def lag(self) -> int:
         """Return how many acked records lie between `next_offset` and the stream's end. Raises StreamNotFound, Unavailable."""
-        if not self._is_begun and not self._polling:
+        if not self._is_resolved and self._polling is None:
             await self.begin()
         return max(0, (await confirmed_end(self._view, self._connections)).offset - self.next_offset)
 
