@@ -29,6 +29,7 @@ from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BY
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
 Endpoints = str | Sequence[str]
@@ -343,11 +344,17 @@ class Client(TopicOperations):
         view = StreamView(self._metadata, check_readable_name(stream), connections=self._connections)
         return (await confirmed_end(view, self._connections)).offset
 
-    async def append(self, stream: str, values: Iterable[bytes]) -> int:
-        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper."""
+    async def append(
+        self, stream: str, values: Iterable[bytes | AppendRecord], *, expected_end: int | None = None
+    ) -> int:
+        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper.
+
+        With `expected_end` nothing is appended unless the stream ends there (docs/outcomes.md); an earlier writer is fenced all
+        the same. Raises as `Writer.open` and `Writer.append_batch`.
+        """
         async with self.writer(stream) as writer:
             first = writer.next_offset
-            await writer.append_batch(values)
+            await writer.append_batch(values, expected_end=expected_end)
             return first
 
 

@@ -215,7 +215,8 @@ class _ClockedWriter(Writer):
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
     ) -> int:
         """See Writer."""
         given = self._clock.now_ms if timestamp is None else timestamp
-        return super().append_nowait(value, key=key, headers=headers, timestamp=given)
+        return super().append_nowait(value, key=key, headers=headers, timestamp=given, expected_end=expected_end)
