@@ -6,6 +6,7 @@ import math
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import overload
 
 from rangelog._append.fencing import fence_deleted
@@ -32,8 +33,6 @@ from rangelog_core.net.tls import TlsConfig
 from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
-Endpoints = str | Sequence[str]
-
 DEFAULT_CONFIG = StreamConfig()
 FIRST_CONTACT_S = 1.0
 """Where nothing is at any of the addresses, a new client says so after about this time."""
@@ -53,7 +52,7 @@ class Client(TopicOperations):
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: str | Sequence[str],
         *,
         token: str | None,
         tls: TlsConfig | None,
@@ -269,7 +268,7 @@ class Client(TopicOperations):
         self,
         stream: str,
         *,
-        start: Start = "earliest",
+        start: int | str | datetime | timedelta = "earliest",
         end: int | None = None,
         follow: bool = False,
         read_preference: str = "hot_first",
@@ -281,7 +280,8 @@ class Client(TopicOperations):
 
         Args:
             stream: The stream's name.
-            start: An offset, "earliest", "latest", or a datetime: the first record at or after that time.
+            start: An offset; -n: the last n records; "earliest", "latest"; a datetime: the first record at or after that time;
+                a timedelta: so long ago by this program's clock.
             end: Stop before this offset; None: no such bound.
             follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
@@ -364,7 +364,7 @@ def _check_budget(name: str, size_bytes: int) -> None:
 
 
 def connect(
-    endpoints: Endpoints,
+    endpoints: str | Sequence[str],
     *,
     token: str | None = None,
     tls: TlsConfig | None = None,

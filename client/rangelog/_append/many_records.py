@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_record
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_append_record, check_record, meant_as_ms
 from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_core.record import Ack, AppendRecord
@@ -55,14 +55,17 @@ async def append_batch(
 def _checked_size(record: bytes | AppendRecord) -> int:
     if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
         return len(record) + RECORD_OVERHEAD_BYTES
-    checked = check_record(*record) if isinstance(record, AppendRecord) else check_record(record, None, None, None)
+    checked = (
+        check_append_record(record) if isinstance(record, AppendRecord) else check_record(record, None, None, None)
+    )
     return checked.size_bytes
 
 
 def _append(writer: Writer, record: bytes | AppendRecord, expected_end: int | None = None) -> int:
     if isinstance(record, AppendRecord):
         value, key, headers, timestamp_ms = record
-        return writer.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms, expected_end=expected_end)
+        timestamp = meant_as_ms(timestamp_ms)
+        return writer.append_nowait(value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end)
     return writer.append_nowait(record, expected_end=expected_end)
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
 from rangelog._append.encoded_batch import EncodedBatch
 from rangelog._append.expected_end import check_expected_end
-from rangelog._append.many_records import Records, append_all, append_batch
+from rangelog._append.many_records import append_all, append_batch
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
@@ -321,7 +321,7 @@ class Writer:
         return offset
 
     def submit_batch(self, data: bytes, header: BatchHeader | None = None) -> asyncio.Future[Ack]:
-        """Append a batch that was encoded elsewhere, its records and header fields as they are. For brokers.
+        """Append a batch that was encoded elsewhere, its records and header fields as they are. For the package's own use.
 
         The caller has checked it (`check_batch` returns its `header`); stream, range, epoch and offsets become this writer's.
         Returns a future of the ack of its first record. Raises as `submit`.
@@ -342,12 +342,8 @@ class Writer:
         return acked
 
     async def append_batch(
-        self,
-        records: Iterable[bytes | AppendRecord],
-        *,
-        expected_end: int | None = None,
-        timeout_s: float | None = None,
-    ) -> list[Ack]:
+        self, records: Iterable[bytes | AppendRecord], *, expected_end: int | None = None, timeout_s: float | None = None
+    ) -> list[Ack]:  # fmt: skip
         """Append records in order and return one ack per record, in the same order, once all are acked.
 
         `records` are values, or AppendRecords with key, headers and timestamp; `timeout_s` is the limit of each wait, as in
@@ -359,7 +355,9 @@ class Writer:
             self, list(records), expected_end=expected_end, bytes_max=self._inflight_bytes_max, timeout_s=timeout_s
         )
 
-    async def append_all(self, records: Records, *, timeout_s: float | None = None) -> int:
+    async def append_all(
+        self, records: Iterable[bytes | AppendRecord] | AsyncIterable[bytes | AppendRecord], *, timeout_s: float | None = None
+    ) -> int:  # fmt: skip
         """Append the records of any iterable, also an asynchronous one; return how many, once all are acked.
 
         It waits by itself while too many bytes are not acked. As `append_batch`, but that each record is checked when its turn

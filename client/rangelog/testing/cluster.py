@@ -156,6 +156,7 @@ class _FakeClient(Client):
     def __init__(self, pd: PdClient, connections: FakeConnections, clock: FakeClock) -> None:
         super().__init__("fake:1", token=None, tls=None, tier_url=None, pd=pd, connections=connections)
         self._internal.writer_class = partial(_ClockedWriter, clock)
+        self._metadata.clock_ms = lambda: clock.now_ms
 
 
 class _HostedClient(_FakeClient):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangelog import AppendRecord, Client, Record, Writer
+from rangelog import Ack, AppendRecord, Client, Record, Writer
 from rangelog.errors import AppendTimeout, InvalidArgument, PreconditionFailed, RangelogError, RecordTooLarge
 from rangelog.testing import FakeCluster
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
@@ -96,7 +96,7 @@ async def test_a_batch_is_appended_behind_one_another_or_not_at_all() -> None:
             batch: list[bytes | AppendRecord] = [
                 AppendRecord(b"%d" % n * 900, key=b"k", headers={"h": b"v"}) for n in range(9)
             ]
-            acked = []
+            acked: list[Ack] = []
             while not acked:
                 try:
                     acked = await writer.append_batch(batch, expected_end=end)
