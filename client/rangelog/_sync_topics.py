@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Literal
 
 from rangelog._consume.reader import TopicReader as AsyncTopicReader
 from rangelog._consume.records import TopicChunk, TopicRecord
@@ -18,6 +19,7 @@ from rangelog._topics import topics as asynchronous
 from rangelog._topics.cut import Cut
 from rangelog._topics.time_windows import TimeWindow
 from rangelog._topics.values import ShardInfo, TopicConfig, TopicConfigChange, TopicInfo, Watermark
+from rangelog_core.key_ranges import KeyRange
 from rangelog_core.record import AppendRecord
 
 
@@ -138,7 +140,7 @@ class Topics:
         name: str,
         config: TopicConfig = asynchronous.DEFAULT_TOPIC_CONFIG,
         *,
-        shards: asynchronous.Shards = 1,
+        shards: int | Sequence[KeyRange] = 1,
         tags: Mapping[str, str] = asynchronous.NO_TAGS,
         exist_ok: bool = False,
         timeout_s: float = CALL_TIMEOUT_S,
@@ -200,7 +202,7 @@ class Topics:
         """Return the current shards in order of keys; or all, in order of id. Raises TopicNotFound, Unavailable."""
         return self._loop.run(self._topics.shards(name, include_ended=include_ended), reads=True)
 
-    def cut(self, name: str, place: asynchronous.CutPlace) -> Cut:
+    def cut(self, name: str, place: Literal["head", "tail"] | datetime) -> Cut:
         """Return a cut at "head", "tail" or a time. Raises TopicNotFound, InvalidArgument, Unavailable."""
         return self._loop.run(self._topics.cut(name, place), reads=True)
 
@@ -212,7 +214,7 @@ class Topics:
         self,
         name: str,
         parents: Sequence[int],
-        key_ranges: asynchronous.Shards,
+        key_ranges: int | Sequence[KeyRange],
         *,
         timeout_s: float = asynchronous.SCALE_TIMEOUT_S,
     ) -> Sequence[ShardInfo]:

@@ -49,11 +49,15 @@ class Writer:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
         timeout_s: float | None = None,
     ) -> Ack:
         """Append one record and wait for its ack. Arguments and errors are those of `rangelog.Writer.append`."""
-        appending = self._writer.append(value, key=key, headers=headers, timestamp=timestamp, timeout_s=timeout_s)
-        return self._loop.run(appending)
+        return self._loop.run(
+            self._writer.append(
+                value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end, timeout_s=timeout_s
+            )
+        )
 
     def submit(
         self,
@@ -62,6 +66,7 @@ class Writer:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
     ) -> concurrent.futures.Future[Ack]:
         """Append one record; return a future of its ack. Blocks only while `inflight_bytes_max` bytes are not acked.
 
@@ -71,7 +76,7 @@ class Writer:
         writer = self._writer
 
         def submit() -> asyncio.Future[Ack]:
-            return writer.submit(value, key=key, headers=headers, timestamp=timestamp)
+            return writer.submit(value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end)
 
         return submit_when_there_is_room(self._loop, writer.ready, submit)
 
@@ -82,6 +87,7 @@ class Writer:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
     ) -> int:
         """Append one record without waiting for its ack, and without a future; return the offset that it will have.
 
@@ -91,13 +97,21 @@ class Writer:
         """
 
         async def append() -> int:
-            return self._writer.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
+            return self._writer.append_nowait(
+                value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end
+            )
 
         return self._loop.run(append())
 
-    def append_batch(self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None) -> list[Ack]:
-        """Append records in order and return one ack per record, once all are acked. Errors as `append`."""
-        return self._loop.run(self._writer.append_batch(list(records), timeout_s=timeout_s))
+    def append_batch(
+        self,
+        records: Iterable[bytes | AppendRecord],
+        *,
+        expected_end: int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Ack]:
+        """Append records in order and return one ack per record, once all are acked. As `rangelog.Writer.append_batch`."""
+        return self._loop.run(self._writer.append_batch(list(records), expected_end=expected_end, timeout_s=timeout_s))
 
     def append_all(self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None) -> int:
         """Append the records of any iterable; return how many, once all are acked. As `rangelog.Writer.append_all`.

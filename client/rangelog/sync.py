@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
 from rangelog import _client
 from rangelog._consume.group import GroupMember as AsyncGroupMember
 from rangelog._consume.group_records import GroupListener
-from rangelog._consume.group_shards import GroupStart
-from rangelog._consume.reader import TopicStart
 from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
 from rangelog._read.reader import Start
@@ -163,9 +162,9 @@ class Client:
     ) -> CursorReader: ...  # fmt: skip
 
     def reader(
-        self, stream: str, *, start: Start = "earliest", end: int | None = None, follow: bool = False,
-        read_preference: str = "hot_first", timeout_s: float = 30.0, cursor: str | None = None,
-        auto_commit_s: float | None = None,
+        self, stream: str, *, start: int | str | datetime | timedelta = "earliest", end: int | None = None,
+        follow: bool = False, read_preference: str = "hot_first", timeout_s: float = 30.0,
+        cursor: str | None = None, auto_commit_s: float | None = None,
     ) -> Reader | CursorReader:  # fmt: skip
         """Return a reader: an iterator of the stream's records in offset order, which may be polled, too.
 
@@ -191,7 +190,7 @@ class Client:
         self,
         topic: str,
         *,
-        start: TopicStart = "earliest",
+        start: str | Cut | datetime | timedelta = "earliest",
         end: Cut | None = None,
         follow: bool = False,
         read_preference: str = "hot_first",
@@ -235,7 +234,7 @@ class Client:
         group: str,
         *topics: str,
         member_id: str | None = None,
-        start: GroupStart = "earliest",
+        start: str | datetime | Cut = "earliest",
         session_s: float = 10.0,
         auto_commit_s: float | None = None,
         checkpoint_every_s: float | None = None,

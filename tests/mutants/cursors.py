@@ -7,6 +7,8 @@ from tests.mutants.mutant import Edit, Mutant, rare
 _STATE = "rangelog_pd.state.cursors"
 _RETENTION = "rangelog_pd.reconcile.retention"
 _READER = "rangelog._read.cursor_reader"
+_WRITER = "rangelog._append.writer"
+_END_TEST = "client/append/test_expected_end.py"
 _STATE_TEST = "pd/state/test_pd_cursors.py"
 _RETENTION_TEST = "pd/reconcile/test_pd_cursor_retention.py"
 
@@ -34,6 +36,21 @@ CURSORS: tuple[Mutant, ...] = (
          "        if not self._is_resolved and self._polling is None:\n",
          "        if not self._is_begun and self._polling is None:\n",
          "client/read/test_polling.py"),
+    rare("expected-end-of-what-is-acked", "a repeat of an append that is under way brings a second record", _WRITER,
+         "            check_expected_end(self.stream, expected_end, self._next_offset)\n",
+         "            check_expected_end(self.stream, expected_end, self.confirm_offset)\n", _END_TEST),
+    rare("expected-end-before-the-wait", "an append that waited for room comes behind what others appended", _WRITER,
+         "        self._home.check()\n        if not self.has_room:\n            await self.ready(timeout_s=timeout_s)\n"
+         "        return",
+         "        if expected_end is not None:\n            check_expected_end(self.stream, expected_end, self._next_offset)\n"
+         "            expected_end = None\n"
+         "        if not self.has_room:\n            await self.ready(timeout_s=timeout_s)\n        return", _END_TEST),
+    rare("expected-end-of-the-first-alone", "records of others come into a batch with an expected end",
+         "rangelog._append.many_records",
+         "            if expected_end is None and not writer.has_room:\n", "            if not writer.has_room:\n", _END_TEST),
+    Mutant("expected-end-is-a-least-end", "a record is appended although the stream has grown since",
+           (Edit("rangelog._append.expected_end",
+                 "    if expected_end != end_offset:\n", "    if expected_end > end_offset:\n"),)),
     rare("poll-forgets", "what a poll waited for in vain is lost", "rangelog._read.polling",
          "        if self._reading is None:\n", "        if True:\n", "client/read/test_polling.py"),
     rare("poll-repeats", "a poll hands the rest of a chunk out again", "rangelog._read.polling",

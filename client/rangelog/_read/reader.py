@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -37,7 +37,7 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_core.record import Record, ms_of
+from rangelog_core.record import Record, moment_before, ms_of
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("rangelog.reader")
 _LONG_POLL_MS = 2_000
 _IDLE_WAIT_S = 5.0
 """How long a reader waits for a change of its stream before it asks the placement driver."""
-Start = int | str | datetime
+Start = int | str | datetime | timedelta
 
 
 class SpanReader(ABC, Generic[_T]):
@@ -208,6 +208,8 @@ class SpanReader(ABC, Generic[_T]):
     async def _resolve(self) -> None:
         """Turn `start` into an offset, and fix the end of a reader that does not follow."""
         start = self._start
+        if isinstance(start, timedelta):
+            start = moment_before(self._view.clock_ms(), start)
         if self._resolved:
             assert isinstance(start, int)
             self.position = start
@@ -216,17 +218,19 @@ class SpanReader(ABC, Generic[_T]):
             return
         known = isinstance(start, int) and not isinstance(start, bool)
         if not (known or isinstance(start, datetime) or start in ("earliest", "latest")):
-            raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
+            raise InvalidArgument(
+                f"bad start {start!r}: an offset, -n for the last n records, 'earliest', 'latest', a datetime or a timedelta"
+            )
         if self._follow and start == "earliest":
             await self._view.refresh(0)
             self.position = self._view.stream.trim_offset
             return
-        tail = await self._tail(int(start) if isinstance(start, int) else 0)
+        tail = await self._tail(max(0, start) if isinstance(start, int) else 0)
         trim = self._view.stream.trim_offset
         if isinstance(start, datetime):
             self.position = await self._find_timestamp(ms_of(start), tail)
         elif isinstance(start, int):
-            self.position = start
+            self.position = start if start >= 0 else max(trim, tail + start)
         else:
             self.position = trim if start == "earliest" else tail
         if self.position < trim:
