@@ -3,8 +3,8 @@
 `rangelog local` and `pdctl context` write it, `pdctl` and the Spark jobs read it: `$XDG_CONFIG_HOME/rangelog/context.json`
 (default `~/.config`), for example
 
-    {"name": "local", "pd": ["127.0.0.1:7100"], "data_dir": "/home/me/rangelog-data",
-     "contexts": {"local": {"pd": ["127.0.0.1:7100"], "data_dir": "/home/me/rangelog-data"},
+    {"name": "local", "pd": ["127.0.0.1:7100"], "data_dir": "/srv/rangelog-data",
+     "contexts": {"local": {"pd": ["127.0.0.1:7100"], "data_dir": "/srv/rangelog-data"},
                   "prod": {"pd": ["10.0.0.1:7100"], "tls": {"ca": PATH, "cert": PATH, "key": PATH}}}}
 
 What holds: the file is written whole or not at all, by one process at a time. The fields beside `contexts` are those of the

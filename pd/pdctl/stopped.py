@@ -46,15 +46,27 @@ def is_stopped(context: Context, listens: Callable[[str], bool] | None = None) -
 def supervisor_lives(data_dir: Path) -> bool:
     """Return whether the process that the directory's lock file names exists."""
     try:
-        pid = int((data_dir / "LOCK").read_text().strip() or "0")
-        if pid <= 0:
-            return False
+        pid = int((data_dir / "LOCK").read_text().strip())
+    except (OSError, ValueError):
+        return False
+    return pid > 0 and process_began(pid) is not None
+
+
+def process_began(pid: int) -> str | None:
+    """Return when a process began, in the kernel's ticks; "" where the kernel does not tell, None where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]  # an ended one stays listed until its parent has looked
+    except (OSError, IndexError):
+        if Path("/proc/self/stat").exists():
+            return None
+    try:
         os.kill(pid, 0)
     except PermissionError:
-        return True
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
+        return ""
+    except (OSError, OverflowError):
+        return None
+    return ""
 
 
 def _listens(address: str) -> bool:

@@ -128,7 +128,7 @@ def test_damaged_contexts(pd: Any, damaged: str) -> None:
     """They are refused as a whole, by the file's name."""
     path = write_context("x", ["c:3"])
     path.write_text(damaged)
-    with pytest.raises(ConfigInvalid, match="is not a context file|names no placement drivers"):
+    with pytest.raises(ConfigInvalid, match=r"is not a context file|names no placement drivers"):
         read_context()
 
 
