@@ -64,7 +64,11 @@ def page_examples(text: str) -> list[Example]:
             assert found and not text[behind : block.start()].strip(), f"a text block that follows no example: {code}"
             found[-1].prints = code
         elif (whole := text[: block.start()].endswith(TESTED)) or language == "python" or "pdctl" in code:
-            kept = code if language == "python" or whole else "".join(each for each in code.splitlines(True) if "pdctl" in each)
+            kept = (
+                code
+                if language == "python" or whole
+                else "".join(each for each in code.splitlines(True) if "pdctl" in each)
+            )
             found.append(Example(language, kept, text[: block.start(1)].count("\n") + 2, whole=whole))
         behind = block.end()
     return found
