@@ -18,11 +18,11 @@ _PD_TEST = "pd/test_pd_encryption.py"
 
 ENCRYPTION: tuple[Mutant, ...] = (
     rare(
-        "footer-in-clear",
-        "the stream's name and the times of its records can be read in the bucket",
-        _CIPHER,
-        "                plaintext_footer=False,\n",
-        "                plaintext_footer=True,\n",
+        "object-in-clear",
+        "an object whose key is listed is in clear all the same",
+        "rangelog.tier.parquet",
+        "        encryption_properties=encryption,\n",
+        "        encryption_properties=None,\n",
         _OBJECTS_TEST,
     ),
     rare(

@@ -186,15 +186,7 @@ def banner(
             if cluster.certificates
             else []
         ),
-<<<<<<< HEAD
         *([f"  keys           {cluster.keys_dir}: nobody reads the tier without them"] if plan.encrypted else []),
-=======
-        *(
-            [f"  encryption     {cluster.keys_dir}: objects of the tier cannot be read without it"]
-            if plan.encrypted
-            else []
-        ),
->>>>>>> main
         *([f"  pdctl context  {note}"] if note.name else []),
         *_one_copy(len(plan.range_servers)),
         "",
