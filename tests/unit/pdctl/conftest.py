@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pdctl.main import main
+from rangelog_core.net.home_loop import HomeLoop
 from rangelog_proto.v1 import tier_pb2
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
@@ -30,6 +31,7 @@ class FakePd:
     """Stands where PdClient stands; `answers` maps a method's name to an answer, an error, or a function of the request."""
 
     def __init__(self) -> None:
+        self.home = HomeLoop()
         self.answers: dict[str, Any] = {"describe_tier": tier_pb2.DescribeTierResponse()}
         self.requests: list[tuple[str, Any]] = []
         self.opened: list[tuple[list[str], str | None, Any]] = []
