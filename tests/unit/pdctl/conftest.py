@@ -31,7 +31,6 @@ class FakePd:
     """Stands where PdClient stands; `answers` maps a method's name to an answer, an error, or a function of the request."""
 
     def __init__(self) -> None:
-        self.home = HomeLoop()
         self.answers: dict[str, Any] = {"describe_tier": tier_pb2.DescribeTierResponse()}
         self.requests: list[tuple[str, Any]] = []
         self.opened: list[tuple[list[str], str | None, Any]] = []
@@ -50,6 +49,11 @@ class FakePd:
         """A call of another service: `DescribeTier` is answered as `describe_tier`."""
         name = method(_MethodNames())
         return await getattr(self, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(request, timeout_s=timeout_s)
+
+    @property
+    def home(self) -> HomeLoop:
+        """A new one each time: one of these answers many commands, each of which has a loop of its own."""
+        return HomeLoop()
 
     def __getattr__(self, name: str) -> Any:
         async def call(request: Any, *, timeout_s: float) -> Any:
