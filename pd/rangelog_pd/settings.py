@@ -16,6 +16,7 @@ from rangelog_core.repack_choice import (
     TRIMMED_FRACTION_DEFAULT,
     RepackRules,
 )
+from rangelog_core.stream_defaults import REPLICAS_DEFAULT, REPLICAS_MAX
 from rangelog_pd.consensus.rules.changes import GROUP_SIZES
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
@@ -69,6 +70,8 @@ class PdSettings(TlsSettings):
     tier_url: str = ""
     token: str | None = Field(default=None, repr=False)
     raft_secret: str = Field(default="", repr=False)
+    stream_replicas: int = Field(default=REPLICAS_DEFAULT, ge=1, le=REPLICAS_MAX)
+    """Replicas of a stream that is created without a number of them. Acks follow: 2, or 1 with one replica."""
     heartbeat_interval_ms: int = Field(default=500, ge=50, le=10_000)
     server_suspect_ms: int = Field(default=1_500, ge=100)
     server_dead_ms: int = Field(default=5_000, ge=200)

@@ -50,7 +50,13 @@ def problem_of(line: str) -> str | None:
                 if before not in values:
                     return f"{line}: {known.name} has no command {word}"
         else:
-            if getattr(known, "commands", {}) and not re.search(r"-(?:h|-help|-version)\b", words) and words.strip():
+            alone = getattr(known, "invoke_without_command", False)
+            if (
+                getattr(known, "commands", {})
+                and not alone
+                and not re.search(r"-(?:h|-help|-version)\b", words)
+                and words.strip()
+            ):
                 return f"{line}: names no command of {known.name}"
     return None
 

@@ -75,7 +75,7 @@ def test_links_out_of_the_pages_become_text(text: str, expected: str) -> None:
     assert site_hooks().without_outer_links(text, "PERFORMANCE.md") == expected
 
 
-@pytest.mark.parametrize("name", ["batch_extension", "record", "stream_config"])
+@pytest.mark.parametrize("name", ["batch_extension", "net.home_loop", "record", "stream_config"])
 def test_the_examples_of_the_core_give_what_they_show(name: str) -> None:
     """Examples in docstrings run as they are printed."""
     results = doctest.testmod(importlib.import_module(f"rangelog_core.{name}"))

@@ -53,7 +53,7 @@ def test_a_terminal_has_one_line_that_counts(tool: ModuleType) -> None:
 
 def test_a_failure_shows_what_pip_said(tmp_path: Path) -> None:
     """What pip refuses by itself, before it asks any index: its words and its exit code come through."""
-    (tmp_path / "bad.lock").write_text("click==one\n")
+    (tmp_path / "bad.lock").write_text("click=>1\n")
     command = [sys.executable, str(ROOT / "tools" / "install.py"), str(tmp_path / "bad.lock")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

@@ -195,6 +195,8 @@ class Cluster:
         for member in self.plan.pds:
             arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
         secret = {"RANGELOG_PD_RAFT_SECRET": self.plan.raft_secret}  # by environment: other users can see arguments
+        if len(self.plan.range_servers) == 1:
+            secret["RANGELOG_PD_STREAM_REPLICAS"] = "1"
         return self._process(pd.name, arguments, home, secret | self._tls(Role.PD, pd.name, "RANGELOG_PD_") | dict(env))
 
     def _server(self, server: ServerPlan, env: Mapping[str, str]) -> Process:
@@ -268,8 +270,8 @@ def _plan_for(
     if plan is None:
         tier = f"file://{directory / 'tier'}" if tier_url is None else tier_url
         return make_plan(
-            pds=pds or 3,
-            range_servers=range_servers or 3,
+            pds=3 if pds is None else pds,
+            range_servers=3 if range_servers is None else range_servers,
             brokers=brokers or 0,
             tier_url=tier,
             base_port=base_port or 0,
