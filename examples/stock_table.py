@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from contextlib import suppress
 
 import rangelog
 
@@ -29,7 +30,8 @@ async def sell(table: rangelog.Table, item: bytes) -> bool:
 async def main(addresses: str, pieces: int, sellers: int) -> None:
     """Fill the stock, and let all sellers sell at once until it is empty."""
     async with rangelog.connect(addresses) as client:
-        await client.tables.create(TABLE, partitions=2, exist_ok=True)
+        with suppress(rangelog.TopicExists):  # tables and topics share their names
+            await client.tables.create(TABLE, partitions=2)
         table = client.table(TABLE)
         await table.put(b"apples", b"%d" % pieces)
 

@@ -71,7 +71,7 @@ These count for programs that connect to a cluster.
 | `RANGELOG_PURE` | 1: the loops over records run in Python, also where they were compiled |
 | `AWS_…` | credentials and region of an object store, as boto3 reads them |
 
-Without these, `pdctl` takes the cluster that `rangelog local` noted in `~/.config/rangelog/context.json` (or `$XDG_CONFIG_HOME`).
+Without these, `pdctl` takes the context in use (`pdctl context list`); they are in `~/.config/rangelog/context.json` (or `$XDG_CONFIG_HOME`).
 """  # noqa: E501
 
 

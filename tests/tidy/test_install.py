@@ -58,3 +58,12 @@ def test_a_failure_shows_what_pip_said(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "Invalid requirement" in done.stdout
+
+
+def test_make_lists_its_targets_in_one_column_and_those_of_users_first() -> None:
+    """However long a name is, the texts begin in one column."""
+    done = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("  make ")]
+    assert len(lines) > 25
+    assert {len(line) - len(line[2:].split(maxsplit=2)[2]) for line in lines} == {27}
+    assert [line.split()[1] for line in lines[:2]] == ["install", "demo"]
