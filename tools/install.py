@@ -22,7 +22,7 @@ _COLLECTED = re.compile(r"\s*Collecting ([A-Za-z0-9._-]+)")
 _PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off")
 
 
-class Progress:
+class PipProgress:
     """Says how far pip is, from the lines that it prints."""
 
     def __init__(self, output: TextIO, *, terminal: bool, count_max: int) -> None:
@@ -55,7 +55,7 @@ class Progress:
             self._output.flush()
 
 
-def follow(lines: Iterable[str], progress: Progress) -> list[str]:
+def follow(lines: Iterable[str], progress: PipProgress) -> list[str]:
     """Feed pip's lines to `progress`; return the last ones."""
     kept: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
     for line in lines:
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     """Install; return pip's exit code."""
     (requirements,) = arguments
     count = len(re.findall(r"^[A-Za-z0-9._-]+(?:\[[^]]*\])?==", Path(requirements).read_text(), re.MULTILINE))
-    progress = Progress(sys.stdout, terminal=sys.stdout.isatty(), count_max=count)
+    progress = PipProgress(sys.stdout, terminal=sys.stdout.isatty(), count_max=count)
     started_s = time.monotonic()
     command = [sys.executable, *_PIP, "--require-hashes", "-r", requirements]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

@@ -10,6 +10,7 @@ import pytest
 import rangelog
 from rangelog import StreamConfig, TopicConfig
 from tests.integration.conftest import ClusterFactory
+from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.page_examples import PageRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -39,6 +40,7 @@ async def fill(addresses: str) -> None:
 async def test_the_recipes(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
     """Servers are drained and removed, shards merged, the leader moved, the state saved: each command ends with success."""
     cluster = await asyncio.to_thread(cluster_factory, range_servers=5, brokers=2, env=SETTINGS)
+    await asyncio.to_thread(Pdctl(cluster).ok, "audit", "enable")
     await fill(cluster.connect_string)
     async with asyncio.timeout(240):
         replaced = {"/backup": str(tmp_path)}

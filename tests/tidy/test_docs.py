@@ -56,7 +56,9 @@ def test_each_module_of_the_core_is_in_the_api_reference() -> None:
 
 def test_the_readme_is_a_page() -> None:
     """Links from the README into docs/ work from the page that the site makes of it."""
-    assert site_hooks().overview("see [it](docs/A.md) and [that](https://b)") == "see [it](A.md) and [that](https://b)"
+    readme = "see [it](docs/A.md#b), [that](https://b), [this](#c) and [more](examples/README.md)"
+    expected = "see [it](A.md#b), [that](https://b), [this](#c) and [more](../examples/README.md)"
+    assert site_hooks().overview(readme) == expected
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def tool() -> ModuleType:
 def test_a_log_gets_a_line_now_and_then(tool: ModuleType) -> None:
     """The first package, each 25th after it, and the end."""
     output = io.StringIO()
-    kept = tool.follow(PIP, tool.Progress(output, terminal=False, count_max=40))
+    kept = tool.follow(PIP, tool.PipProgress(output, terminal=False, count_max=40))
     assert output.getvalue().splitlines() == [
         "  fetching 1 of at most 40 packages: package-1",
         "  fetching 26 of at most 40 packages: package-26",
@@ -46,7 +46,7 @@ def test_a_log_gets_a_line_now_and_then(tool: ModuleType) -> None:
 def test_a_terminal_has_one_line_that_counts(tool: ModuleType) -> None:
     """Every package is shown, over the one before it."""
     output = io.StringIO()
-    tool.follow(PIP, tool.Progress(output, terminal=True, count_max=40))
+    tool.follow(PIP, tool.PipProgress(output, terminal=True, count_max=40))
     shown = output.getvalue()
     assert shown.count("fetching") == 30 and shown.count("\n") == 1 and shown.endswith("unpacking 30 packages\n")
 
