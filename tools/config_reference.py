@@ -66,6 +66,7 @@ These count for programs that connect to a cluster.
 | `RANGELOG_PD` | addresses of placement drivers, `host:port,…`: `pdctl` (or `--pd`), Spark, `rangelog-spark`; the SDK is given them by `connect` |
 | `RANGELOG_TOKEN` | the cluster's token: `pdctl` (or `--token`), `rangelog-spark` |
 | `RANGELOG_TLS_CA`, `RANGELOG_TLS_CERT`, `RANGELOG_TLS_KEY` | PEM files for mutual TLS: all of them, the SDK included; `pdctl --ca`, `--cert`, `--key` |
+| `RANGELOG_ENCRYPTION_KEYS_DIR`, `RANGELOG_ENCRYPTION_KMS_KEY_ID` | the keys of encrypted objects: programs that read the tier, and servers without the setting |
 | `RANGELOG_DEBUG` | 1: a command that fails shows its trace |
 | `RANGELOG_JAVA` | the Java that `rangelog.spark.create_session` uses |
 | `RANGELOG_PURE` | 1: the loops over records run in Python, also where they were compiled |
