@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pdctl.appending import append
 from pdctl.cursors import what_a_trim_removes
 from pdctl.output import emit_data, emit_list, emit_one, field
-from pdctl.records import append, read, tail
+from pdctl.records import read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.stream_options import given, range_options, retention_options
 from pdctl.units import show_bytes, show_ms, show_time

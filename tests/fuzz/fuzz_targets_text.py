@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from pdctl.lines import LineSplitter
 from pdctl.records import _render
+from pdctl.stream_places import StreamPlace
 from pdctl.topics.places import PlaceType, parse_cut
 from pdctl.topics.text import (
     KeyRangeType,
@@ -28,7 +29,7 @@ from pdctl.topics.text import (
     show_key,
     show_key_range,
 )
-from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
+from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
 from rangelog import context
 from rangelog._append.batch_builder import check_record
 from rangelog._client import Client
@@ -245,7 +246,7 @@ def run_units(data: bytes) -> bool:
     """Sizes, durations and starts: a bounded number, or a usage error; what is shown of a number can be said again."""
     text = text_of(data)
     accepted = 0
-    for kind in (Size(), Duration(), Duration(never=True), Start()):
+    for kind in (Size(), Duration(), Duration(never=True), StreamPlace()):
         try:
             value = kind.convert(text, None, None)
         except click.UsageError as error:
