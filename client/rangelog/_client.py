@@ -6,6 +6,7 @@ import math
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import overload
 
 from rangelog._append.fencing import fence_deleted
@@ -29,9 +30,8 @@ from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BY
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
-
-Endpoints = str | Sequence[str]
 
 DEFAULT_CONFIG = StreamConfig()
 FIRST_CONTACT_S = 1.0
@@ -52,7 +52,7 @@ class Client(TopicOperations):
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: str | Sequence[str],
         *,
         token: str | None,
         tls: TlsConfig | None,
@@ -98,7 +98,8 @@ class Client(TopicOperations):
         await self.close()
 
     async def close(self) -> None:
-        """Close writers and producers, without a flush, and all connections. Idempotent."""
+        """Close writers and producers, without a flush, and all connections. Idempotent; on another loop InvalidArgument."""
+        self._pd.home.check()
         for writer in list(self._internal.writers):
             await writer.close(flush=False)
         self._internal.close()
@@ -267,7 +268,7 @@ class Client(TopicOperations):
         self,
         stream: str,
         *,
-        start: Start = "earliest",
+        start: int | str | datetime | timedelta = "earliest",
         end: int | None = None,
         follow: bool = False,
         read_preference: str = "hot_first",
@@ -279,7 +280,8 @@ class Client(TopicOperations):
 
         Args:
             stream: The stream's name.
-            start: An offset, "earliest", "latest", or a datetime: the first record at or after that time.
+            start: An offset; -n: the last n records; "earliest", "latest"; a datetime: the first record at or after that time;
+                a timedelta: so long ago by this program's clock.
             end: Stop before this offset; None: no such bound.
             follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
@@ -342,11 +344,17 @@ class Client(TopicOperations):
         view = StreamView(self._metadata, check_readable_name(stream), connections=self._connections)
         return (await confirmed_end(view, self._connections)).offset
 
-    async def append(self, stream: str, values: Iterable[bytes]) -> int:
-        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper."""
+    async def append(
+        self, stream: str, values: Iterable[bytes | AppendRecord], *, expected_end: int | None = None
+    ) -> int:
+        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper.
+
+        With `expected_end` nothing is appended unless the stream ends there (docs/outcomes.md); an earlier writer is fenced all
+        the same. Raises as `Writer.open` and `Writer.append_batch`.
+        """
         async with self.writer(stream) as writer:
             first = writer.next_offset
-            await writer.append_batch(values)
+            await writer.append_batch(values, expected_end=expected_end)
             return first
 
 
@@ -356,7 +364,7 @@ def _check_budget(name: str, size_bytes: int) -> None:
 
 
 def connect(
-    endpoints: Endpoints,
+    endpoints: str | Sequence[str],
     *,
     token: str | None = None,
     tls: TlsConfig | None = None,

@@ -343,7 +343,7 @@ class SessionExpired(RangelogError):
 
 
 class PreconditionFailed(RangelogError):
-    """Another caller was first."""
+    """Another caller was first. Of an append with an expected end: `offset` is where the stream ends."""
 
     code = "PRECONDITION_FAILED"
 
