@@ -168,9 +168,12 @@ async def _append(
 
 
 def _submit(writer: Any, part: bytes, to_record: ToRecord, which: str) -> asyncio.Future[Ack]:
+    from rangelog._append.batch_builder import meant_as_ms
+
     try:
         value, key, headers, timestamp_ms = to_record(part)
-        found: asyncio.Future[Ack] = writer.submit(value, key=key, headers=headers or None, timestamp=timestamp_ms)
+        timestamp = meant_as_ms(timestamp_ms)  # a record of 1970 is as good as another
+        found: asyncio.Future[Ack] = writer.submit(value, key=key, headers=headers or None, timestamp=timestamp)
     except InvalidArgument as error:
         error.message = f"{which}: {error.message}"
         raise

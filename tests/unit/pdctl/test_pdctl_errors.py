@@ -169,7 +169,7 @@ def test_the_context_has_the_certificate(pd: Any, pdctl: Any) -> None:
         ("stream", "list", "-o", "xml"),
         ("stream", "read", "x", "--start", "yesterday"),
         ("stream", "read", "x", "--limit", "0"),
-        ("stream", "read", "x", "--end", "-1"),
+        ("stream", "read", "x", "--end", "latest"),
         ("stream", "append", "x", "v", "--header", "novalue"),
         ("stream", "append", "x", "v", "--header", "=v"),
         ("stream", "append", "x", "--file", "/nowhere/at/all"),
