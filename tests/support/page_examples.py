@@ -64,7 +64,11 @@ def page_examples(text: str) -> list[Example]:
             assert found and not text[behind : block.start()].strip(), f"a text block that follows no example: {code}"
             found[-1].prints = code
         elif (whole := text[: block.start()].endswith(TESTED)) or language == "python" or "pdctl" in code:
-            kept = code if language == "python" or whole else "".join(each for each in code.splitlines(True) if "pdctl" in each)
+            kept = (
+                code
+                if language == "python" or whole
+                else "".join(each for each in code.splitlines(True) if "pdctl" in each)
+            )
             found.append(Example(language, kept, text[: block.start(1)].count("\n") + 2, whole=whole))
         behind = block.end()
     return found
@@ -104,9 +108,7 @@ class PageRunner:
         return len(examples)
 
     async def _python(self, example: Example) -> str:
-        code = "\n" * (example.line - 1) + example.code
-        for text, ours in self._replaced.items():
-            code = code.replace(text, ours)
+        code = "\n" * (example.line - 1) + self._with_ours(example.code)
         compiled = compile(code, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
@@ -118,9 +120,16 @@ class PageRunner:
                 await asyncio.to_thread(exec, compiled, self.names)
         return output.getvalue()
 
+    def _with_ours(self, code: str) -> str:
+        """Put what is ours in place of what is the reader's."""
+        for text, ours in self._replaced.items():
+            code = code.replace(text, ours)
+        return code
+
     async def _console(self, example: Example) -> str:
         printed = ""
-        lines = [f"set -e\n{example.code}"] if example.whole else example.code.splitlines()
+        code = self._with_ours(example.code)
+        lines = [f"set -e\n{code}"] if example.whole else code.splitlines()
         for number, line in enumerate(lines, example.line):
             process = await asyncio.create_subprocess_exec(
                 *("bash", "-c", f"set -o pipefail\n{line}"),

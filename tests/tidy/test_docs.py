@@ -69,9 +69,7 @@ def test_the_operations_page_has_every_setting(
 
 def test_the_readme_is_a_page() -> None:
     """Links from the README into docs/ work from the page that the site makes of it."""
-    assert (
-        site_hooks().overview("see [it](docs/A.md) and [that](https://b)") == "see [it](A.md) and [that](https://b)"
-    )
+    assert site_hooks().overview("see [it](docs/A.md) and [that](https://b)") == "see [it](A.md) and [that](https://b)"
 
 
 @pytest.mark.parametrize(

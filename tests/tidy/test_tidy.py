@@ -362,7 +362,7 @@ def test_make_targets_that_are_named_exist(page: str) -> None:
         assert {"demo", "test"} <= named
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/OPERATIONS.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/OPERATIONS.md", "docs/cli.md"])
 def test_commands_that_are_named_exist(page: str) -> None:
     """Each `pdctl NOUN VERB` and `rangelog COMMAND` of a page's blocks is one, with the options it shows."""
     from pdctl.main import main as pdctl
