@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
@@ -33,6 +33,9 @@ from rangelog_core.net.tls import TlsConfig
 from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
+
 DEFAULT_CONFIG = StreamConfig()
 FIRST_CONTACT_S = 1.0
 """Where nothing is at any of the addresses, a new client says so after about this time."""
@@ -57,6 +60,7 @@ class Client(TopicOperations):
         token: str | None,
         tls: TlsConfig | None,
         tier_url: str | None,
+        encryption_keys: KeyProvider | None = None,
         appends_bytes_max: int = APPENDS_BYTES_MAX,
         fetches_bytes_max: int = FETCHES_BYTES_MAX,
         pd: PdClient | None = None,
@@ -74,7 +78,7 @@ class Client(TopicOperations):
             [each.strip() for each in listed if each.strip()], token=token, tls=tls, first_contact_s=first_contact_s
         )
         self._metadata = Metadata(self._pd)
-        self._cold_stores = ColdStores(self._metadata, tier_url)
+        self._cold_stores = ColdStores(self._metadata, tier_url, encryption_keys)
         self._connections = connections or DataConnections(
             token=token,
             tls=tls,
@@ -369,6 +373,7 @@ def connect(
     token: str | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
     first_contact_s: float = FIRST_CONTACT_S,
@@ -381,6 +386,8 @@ def connect(
         tls: This program's certificate, where the cluster has TLS. None: that of RANGELOG_TLS_CA, RANGELOG_TLS_CERT and
             RANGELOG_TLS_KEY, where they are set.
         tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
+        encryption_keys: The keys of encrypted objects, `KeyDirectory` or `KmsKeys`. None: those that
+            RANGELOG_ENCRYPTION_KEYS_DIR or RANGELOG_ENCRYPTION_KMS_KEY_ID names, where one is set.
         appends_bytes_max: Bytes that all writers of the client have sent and that are not acked, 1 MiB or more. Each writer
             may have one batch in flight beyond it.
         fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
@@ -404,6 +411,7 @@ def connect(
             token=token,
             tls=tls or TlsConfig.from_environment(),
             tier_url=tier_url,
+            encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
             first_contact_s=first_contact_s,

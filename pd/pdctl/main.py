@@ -15,6 +15,7 @@ from pdctl.cluster import cluster, task
 from pdctl.contexts import context_group
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
+from pdctl.encryption import encryption
 from pdctl.everywhere import cluster_options, spread
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
@@ -106,7 +107,7 @@ def completion(shell: str) -> None:
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
     table, transaction, task, repair, doctor, locate, verify, top, logs, acl, audit,
-    upgrade, context_group,
+    upgrade, context_group, encryption,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -68,6 +68,11 @@ class PdSettings(TlsSettings):
     restore_snapshot: Path | None = None
     """A saved state that a new group of one begins with; only on an empty directory."""
     tier_url: str = ""
+    encryption_keys_dir: str = ""
+    """Directory of keys, ID.key, as on the range servers: snapshots in the tier are encrypted, and no object is taken that is
+    in clear; empty: RANGELOG_ENCRYPTION_KEYS_DIR counts, where it is set."""
+    encryption_kms_key_id: str = ""
+    """In its place: a key of AWS KMS, by id, alias/name or ARN."""
     token: str | None = Field(default=None, repr=False)
     raft_secret: str = Field(default="", repr=False)
     stream_replicas: int = Field(default=REPLICAS_DEFAULT, ge=1, le=REPLICAS_MAX)
@@ -136,6 +141,8 @@ class PdSettings(TlsSettings):
             raise ValueError(f"repack_target_bytes must be 0 (nothing is repacked) or at least {TARGET_BYTES_MIN:,}")
         if self.server_dead_ms <= self.server_suspect_ms:
             raise ValueError("server_dead_ms must be more than server_suspect_ms")
+        if self.encryption_keys_dir and self.encryption_kms_key_id:
+            raise ValueError("encryption_keys_dir and encryption_kms_key_id exclude each other: give one")
         self._check_page()
         return self
 

@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from pdctl.units import show_count
+from rangelog.tier.encryption_keys import KEYS_DIR_ENV
 from rangelog_cli.local.background import Running, write_running
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
@@ -87,6 +88,7 @@ def run_local(
     tier_url: str | None,
     port: int | None,
     tls: bool | None,
+    encrypted: bool | None = None,
     write_context: bool = True,
     context_name: str | None = None,
     in_background: bool = False,
@@ -107,6 +109,7 @@ def run_local(
         tier_url=tier_url,
         base_port=DEFAULT_PORT if port is None and fresh else port,
         tls=tls,
+        encrypted=encrypted,
     )
     running = Running.this_process(in_background=in_background, context=name)
     write_running(cluster.directory, running)
@@ -183,11 +186,17 @@ def banner(
             if cluster.certificates
             else []
         ),
+        *(
+            [f"  encryption     {cluster.keys_dir}: objects of the tier cannot be read without it"]
+            if plan.encrypted
+            else []
+        ),
         *([f"  pdctl context  {note}"] if note.name else []),
         *_one_copy(len(plan.range_servers)),
         "",
         "  Try:" if in_background else "  Try, in another terminal:",
         *([] if note.name else [f"    export RANGELOG_PD={cluster.connect_string}", *_exports(cluster.tls)]),
+        *([f"    export {KEYS_DIR_ENV}={cluster.keys_dir}"] if plan.encrypted else []),
         f"    {note.pdctl} cluster status",
         f"    {note.pdctl} stream create hello && echo 'first record' | {note.pdctl} stream append hello",
         f"    {note.pdctl} stream read hello",

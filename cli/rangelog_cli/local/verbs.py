@@ -29,6 +29,12 @@ DATA_DIR = Path("rangelog-data")
     default=None,
     help="Mutual TLS on all ports, with an authority in the data dir.  [default: as it was]",
 )
+@click.option(
+    "--encrypted",
+    is_flag=True,
+    default=None,
+    help="Encrypt objects, with a key in the data dir.  [default: as it was]",
+)
 @click.option("--context", "context_name", metavar="NAME", help="Name of its context for pdctl.  [default: local]")
 @click.option("--no-context", is_flag=True, help="Do not write a context for pdctl.")
 @click.option("--in-background", is_flag=True, hidden=True, help="What --detach starts.")
@@ -44,6 +50,7 @@ def local(
     tier_url: str | None,
     port: int | None,
     tls: bool | None,
+    encrypted: bool | None,
     context_name: str | None,
     no_context: bool,
     in_background: bool,
@@ -56,7 +63,7 @@ def local(
     Examples:
       rangelog local
       rangelog local --data-dir /tmp/try --range-servers 5 --port 8100
-      rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000'
+      rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000' --encrypted
       rangelog local --detach && rangelog local status && rangelog local stop
     """
     if context.invoked_subcommand is not None:
@@ -68,7 +75,7 @@ def local(
 
         options = {
             "pds": pds, "range_servers": range_servers, "brokers": brokers, "tier_url": tier_url, "port": port, "tls": tls,
-            "context": None if no_context else context_name or "",
+            "encrypted": encrypted, "context": None if no_context else context_name or "",
         }  # fmt: skip
         click.echo(start(data_dir.absolute(), options), nl=False)
         return 0
@@ -76,7 +83,7 @@ def local(
 
     return run_local(
         data_dir, pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url, port=port, tls=tls,
-        context_name=context_name, write_context=not no_context, in_background=in_background,
+        encrypted=encrypted, context_name=context_name, write_context=not no_context, in_background=in_background,
     )  # fmt: skip
 
 
