@@ -72,5 +72,7 @@ def test_a_start_in_the_background_that_fails_says_why(command: Command, tmp_pat
     """The one line that the process in the background has said, and nothing is left running."""
     failed = command("rangelog_cli", "local", "--detach", "--range-servers", "0", code=1)
     assert failed.stderr == "rangelog: --range-servers 0: choose between 1 and 32\n"
+    failed = command("rangelog_cli", "local", "--detach", "--tier", "ftp://x", code=1)
+    assert "bad tier URL" in failed.stderr and failed.stderr.count("\n") == 1
     assert find_running(tmp_path / "rangelog-data") is None
     assert "There is no cluster" in command("rangelog_cli", "local", "status", code=1).stdout
