@@ -11,7 +11,7 @@ import pytest
 
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from tests.integration.conftest import TEST_SETTINGS, LocalFactory
+from tests.integration.conftest import TEST_SETTINGS, ClusterFactory, LocalFactory
 from tests.support.page_examples import ADDRESS, PageRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -34,6 +34,13 @@ async def test_the_examples_of_a_page(broker_cluster: Cluster, page: str, tmp_pa
     async with asyncio.timeout(150):
         count = await PageRunner(ROOT / "docs" / f"{page}.md", broker_cluster.connect_string, tmp_path).run()
     assert count >= 7
+
+
+async def test_the_page_of_the_command_line(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+    """Its commands succeed one after the other on a cluster without streams, and print what it shows."""
+    cluster = await asyncio.to_thread(cluster_factory)
+    async with asyncio.timeout(120):
+        assert await PageRunner(ROOT / "docs" / "cli.md", cluster.connect_string, tmp_path).run() >= 4
 
 
 def test_the_topic_example_of_the_readme(broker_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

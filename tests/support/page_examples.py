@@ -113,13 +113,8 @@ class PageRunner:
                 await self.names["client"].close()
         return len(examples)
 
-    def _ours(self, code: str) -> str:
-        for text, ours in self._replaced.items():
-            code = code.replace(text, ours)
-        return code
-
     async def _python(self, example: Example) -> str:
-        code = "\n" * (example.line - 1) + self._ours(example.code)
+        code = "\n" * (example.line - 1) + self._with_ours(example.code)
         compiled = compile(code, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
@@ -131,9 +126,16 @@ class PageRunner:
                 await asyncio.to_thread(exec, compiled, self.names)
         return output.getvalue()
 
+    def _with_ours(self, code: str) -> str:
+        """Put what is ours in place of what is the reader's."""
+        for text, ours in self._replaced.items():
+            code = code.replace(text, ours)
+        return code
+
     async def _console(self, example: Example) -> str:
         printed = ""
-        lines = [f"set -e\n{self._ours(example.code)}"] if example.whole else self._ours(example.code).splitlines()
+        code = self._with_ours(example.code)
+        lines = [f"set -e\n{code}"] if example.whole else code.splitlines()
         for number, line in enumerate(lines, example.line):
             process = await asyncio.create_subprocess_exec(
                 *("bash", "-c", f"set -o pipefail\n{line}"),
