@@ -349,7 +349,7 @@ class Client(TopicOperations):
     ) -> int:
         """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper.
 
-        With `expected_end` nothing is appended unless the stream ends there (docs/outcomes.md); an earlier writer is fenced all
+        With `expected_end` nothing is appended unless the stream ends there (docs/sdk.md); an earlier writer is fenced all
         the same. Raises as `Writer.open` and `Writer.append_batch`.
         """
         async with self.writer(stream) as writer:
