@@ -39,7 +39,10 @@ with FakeCluster().sync_client() as client:
 TRIES: dict[str, tuple[str, ...]] = {
     BASE: (_PROGRAM, "import rangelog.sync; rangelog.sync.connect('127.0.0.1:1').close()"),
     "tier": ("import boto3, rangelog.tier.opening, rangelog.tier.parquet, rangelog.arrow",),
-    "cli": ("from pdctl.entry import main; main(['--help'])",),
+    "cli": (
+        "import sys; sys.argv = ['pdctl', '--help']; from pdctl.entry import main; main()",
+        "import sys; sys.argv = ['rangelog', 'local', '--help']; from rangelog_cli.entry import main; main()",
+    ),
     "pd": ("import rangelog_pd.main",),
     "server": ("import rangelog_server.main",),
     "broker": ("import rangelog_broker.main",),
@@ -61,10 +64,11 @@ class Measured(NamedTuple):
 
 
 def run(command: Sequence[object], timeout_s: float, cwd: Path | None = None) -> str:
-    """Return what a command printed. Raises CalledProcessError."""
-    done = subprocess.run(
-        list(map(str, command)), cwd=cwd, check=True, capture_output=True, text=True, timeout=timeout_s
-    )
+    """Return what a command printed. Raises RuntimeError with what it complained of."""
+    words = list(map(str, command))
+    done = subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-2_000:]}")
     return done.stdout
 
 
@@ -111,7 +115,7 @@ def median_s(python: Path, program: str) -> float:
 
 
 def measure(python: Path, extra: str) -> Measured:
-    """Measure, then try what the extra is for. Raises CalledProcessError where it does not work."""
+    """Measure, and try what the extra is for. Raises RuntimeError where it does not work."""
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     files = [each for each in packages.rglob("*") if each.is_file()]
     size_bytes = sum(each.stat().st_size for each in files if each.suffix != ".pyc")
