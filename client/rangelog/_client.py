@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
@@ -35,6 +35,9 @@ from rangelog_core.net.tls import TlsConfig
 from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
+
 DEFAULT_CONFIG = StreamConfig()
 FIRST_CONTACT_S = 1.0
 """Where nothing is at any of the addresses, a new client says so after about this time."""
@@ -59,6 +62,7 @@ class Client(TopicOperations):
         token: str | None,
         tls: TlsConfig | None,
         tier_url: str | None,
+        encryption_keys: KeyProvider | None = None,
         appends_bytes_max: int = APPENDS_BYTES_MAX,
         fetches_bytes_max: int = FETCHES_BYTES_MAX,
         pd: PdClient | None = None,
@@ -76,7 +80,7 @@ class Client(TopicOperations):
             [each.strip() for each in listed if each.strip()], token=token, tls=tls, first_contact_s=first_contact_s
         )
         self._metadata = Metadata(self._pd)
-        self._cold_stores = ColdStores(self._metadata, tier_url)
+        self._cold_stores = ColdStores(self._metadata, tier_url, encryption_keys)
         self._connections = connections or DataConnections(
             token=token,
             tls=tls,
@@ -406,6 +410,7 @@ def connect(
     token: str | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
     first_contact_s: float = FIRST_CONTACT_S,
@@ -418,6 +423,8 @@ def connect(
         tls: This program's certificate, where the cluster has TLS. None: that of RANGELOG_TLS_CA, RANGELOG_TLS_CERT and
             RANGELOG_TLS_KEY, where they are set.
         tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
+        encryption_keys: The keys of encrypted objects, `KeyDirectory` or `KmsKeys`. None: those that
+            RANGELOG_ENCRYPTION_KEYS_DIR or RANGELOG_ENCRYPTION_KMS_KEY_ID names, where one is set.
         appends_bytes_max: Bytes that all writers of the client have sent and that are not acked, 1 MiB or more. Each writer
             may have one batch in flight beyond it.
         fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
@@ -441,6 +448,7 @@ def connect(
             token=token,
             tls=tls or TlsConfig.from_environment(),
             tier_url=tier_url,
+            encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
             first_contact_s=first_contact_s,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rangelog import _client
 from rangelog._append.serializing import Serializers
@@ -45,6 +45,9 @@ from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
+
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
 
 _T = TypeVar("_T")
 
@@ -316,6 +319,7 @@ def connect(
     token: str | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
     first_contact_s: float = _client.FIRST_CONTACT_S,
@@ -328,6 +332,7 @@ def connect(
             token=token,
             tls=tls,
             tier_url=tier_url,
+            encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
             first_contact_s=first_contact_s,

@@ -24,6 +24,7 @@ Durability = Literal["flushed", "memory"]
 Compression = Literal["none", "zstd"]
 CursorRetention = Literal["none", "keep", "trim", "keep_and_trim"]
 
+_REPLICAS_DEFAULT = 3
 _UINT32_MAX = (1 << 32) - 1
 _INTEGER_MAX = (1 << 62) - 1
 _SECONDS_MAX = 1e12
@@ -69,8 +70,8 @@ class StreamConfig:
         datetime.timedelta(days=7)
     """
 
-    replicas: int = 3
-    """Replicas of each range, 1 to 7."""
+    replicas: int | None = None
+    """Replicas of each range, 1 to 7. None: the cluster's default, 3 unless its placement drivers have another one."""
     acks: int | None = None
     """Replicas that hold a record durably before it is acked, 1 to `replicas`. None: 2, or 1 with a single replica."""
     range_size_bytes_max: int | None = None
@@ -103,10 +104,11 @@ class StreamConfig:
 
     def __post_init__(self) -> None:
         config_message(self)
-        if self.acks is not None and self.acks > self.replicas:
-            raise InvalidArgument(f"acks must be 1 to replicas ({self.replicas}), not {self.acks}")
-        if self.zones_min > self.replicas:
-            raise InvalidArgument(f"zones_min must be 0 to replicas ({self.replicas}), not {self.zones_min}")
+        replicas = self.replicas or _REPLICAS_DEFAULT
+        if self.acks is not None and self.acks > replicas:
+            raise InvalidArgument(f"acks must be 1 to replicas ({replicas}), not {self.acks}")
+        if self.zones_min > replicas:
+            raise InvalidArgument(f"zones_min must be 0 to replicas ({replicas}), not {self.zones_min}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-FEATURE_LEVEL = 9
+FEATURE_LEVEL = 10
 """Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
 means never changes afterwards). All processes report it."""
 
@@ -34,6 +34,7 @@ LEVEL_CHANGES = {
     7: "small objects are packed and trimmed rows leave by themselves, the loss of an open range can be accepted",
     8: "rights of clients",
     9: "the audit log",
+    10: "objects of the tier are encrypted where servers have keys",
 }
 """By feature level: what the cluster does from this cluster version on."""
 
@@ -51,6 +52,12 @@ REPACK_VERSIONS = VersionRange(1, 1)
 
 LEAVE_WANTED_VERSIONS = VersionRange(1, 1)
 """Versions of the directive to ask a writer to leave a range: a range server that reports none would refuse its appends."""
+
+ENCRYPTION_VERSIONS = VersionRange(1, 1)
+"""Versions of encrypted objects (tier/object_cipher.py): while a range server reports none, no object is encrypted."""
+
+LEVEL_ENCRYPTION = 10
+"""The cluster version from which on objects are encrypted: before, some placement drivers do not know which are."""
 
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""

@@ -172,7 +172,8 @@ class PdClient:
         return await self._call(lambda stub: stub.CommitRepack, request, timeout_s)
 
     async def list_objects(self, request: pb.ListObjectsRequest, *, timeout_s: float) -> pb.ListObjectsResponse:
-        """List a stream's objects by page."""
+        """List a stream's objects by page. This program knows that some may be encrypted."""
+        request.knows_encryption = True
         return await self._call(lambda stub: stub.ListObjects, request, timeout_s)
 
     async def register_server(
