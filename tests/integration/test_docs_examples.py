@@ -17,7 +17,7 @@ from tests.support.page_examples import ADDRESS, PageRunner
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["topics", "groups", "tables"]
+PAGES = ["topics", "groups", "tables", "sdk"]
 
 
 @pytest.fixture(scope="module")
