@@ -47,6 +47,7 @@ from rangelog_core.errors import Overloaded, WriterClosed
 from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 from rangelog_core.record import Ack, AppendRecord, Record
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
@@ -433,7 +434,7 @@ def _close_all() -> None:
 def connect(
     endpoints: str | Sequence[str],
     *,
-    token: str | None = None,
+    token: Token | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,

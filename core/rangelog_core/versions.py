@@ -21,7 +21,7 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-FEATURE_LEVEL = 9
+FEATURE_LEVEL = 10
 """Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
 means never changes afterwards). All processes report it."""
 
@@ -34,6 +34,7 @@ LEVEL_CHANGES = {
     7: "small objects are packed and trimmed rows leave by themselves, the loss of an open range can be accepted",
     8: "rights of clients",
     9: "the audit log",
+    10: "tokens of clients",
 }
 """By feature level: what the cluster does from this cluster version on."""
 

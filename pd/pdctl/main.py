@@ -30,6 +30,7 @@ from pdctl.session import PdctlGroup, Session
 from pdctl.set_tier import set_tier
 from pdctl.streams import stream
 from pdctl.tables.table import table
+from pdctl.tokens import token as token_group
 from pdctl.top import top
 from pdctl.topics.broker import broker
 from pdctl.topics.namespace import namespace
@@ -62,6 +63,12 @@ def _number(_context: click.Context, _option: click.Parameter, value: float) -> 
 )
 @click.option("--token", envvar="RANGELOG_TOKEN", help="Bearer token. Else RANGELOG_TOKEN.")
 @click.option(
+    "--token-file",
+    envvar="RANGELOG_TOKEN_FILE",
+    metavar="FILE",
+    help="A file with the token; it is not seen in lists of processes then. Else RANGELOG_TOKEN_FILE.",
+)
+@click.option(
     "--ca",
     envvar="RANGELOG_TLS_CA",
     metavar="FILE",
@@ -89,6 +96,7 @@ def main(
     context: click.Context,
     endpoints: str | None,
     token: str | None,
+    token_file: str | None,
     ca: str | None,
     cert: str | None,
     key: str | None,
@@ -108,7 +116,11 @@ def main(
 
     Exit codes: 0 ok, 1 failed or degraded, 2 usage, 3 not found, 4 unavailable, 5 precondition (exists, fenced).
     """  # \b is click's
-    context.obj = Session(endpoints, token, ca, cert, key, timeout_s)
+    of_flags = click.core.ParameterSource.COMMANDLINE
+    sources = [context.get_parameter_source(each) for each in ("token", "token_file")]
+    if token_file and sources[1] is of_flags and sources[0] is not of_flags:
+        token = None  # a flag goes before the environment
+    context.obj = Session(endpoints, token, ca, cert, key, timeout_s, token_file)
 
 
 @main.command()
@@ -125,7 +137,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, audit,
+    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, token_group, audit,
     upgrade,
 )  # fmt: skip
 cluster.add_command(set_tier)

@@ -11,7 +11,7 @@ import structlog
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
-from rangelog_core.net.principals import Port, Role
+from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_pd import metrics
 from rangelog_pd.audit_writer import AuditWriter
@@ -28,12 +28,14 @@ from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
+from rangelog_server_common.tokens.settings import make_verifier
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 RECONCILE_INTERVAL_S = 0.2
 
-ServePage = Callable[[AsyncExitStack, PdSettings, TlsConfig | None, str], Awaitable[str]]
-"""Serves the page for browsers until the stack ends, if the settings ask for it; returns its address. The last argument is the
-address of this member's API."""
+ServePage = Callable[[AsyncExitStack, PdSettings, TlsConfig | None, str, TokenVerifier | None], Awaitable[str]]
+"""Serves the page for browsers until the stack ends, if the settings ask for it; returns its address. The last two
+arguments are the address of this member's API, and the verifier of tokens, if they are accepted."""
 
 
 _log = structlog.get_logger("pd")
@@ -75,7 +77,8 @@ class Runtime:
             tls=tls,
         )
         driver = Driver(settings, consensus, machine)
-        server = GrpcServer(token=settings.token, tls=tls, port=Port.PD_API, refused=driver.note_refusal)
+        verifier = make_verifier(settings, driver.token_trust)
+        server = GrpcServer(token=settings.token, tls=tls, refused=driver.note_refusal, verifier=verifier)
         service_names = add_services(driver, server.server)
         snapshots = TierSnapshots(driver)
         audit = AuditWriter(driver, driver.api_addresses, settings.token, tls)
@@ -95,9 +98,14 @@ class Runtime:
             works = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run(), audit.run())
             tasks = [*map(asyncio.create_task, works), stopped, failed]
             api = f"{split_address(settings.api_address)[0]}:{port}"
-            page_address = await self._serve_page(watched, settings, tls, api) if self._serve_page is not None else ""
-            content = {"name": settings.name, "api_address": api, "metrics_address": metrics_address}
-            content["page_address"] = page_address
+            content = {
+                "name": settings.name,
+                "api_address": api,
+                "metrics_address": metrics_address,
+                "page_address": "",
+            }
+            if self._serve_page is not None:
+                content["page_address"] = await self._serve_page(watched, settings, tls, api, verifier)
             write_endpoint(settings.data_dir, content)
             _log.info("serving", name=settings.name, api=listen, members=len(raft))
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)

@@ -32,6 +32,8 @@ class TlsSettings(BaseSettings):
     """PEM file of its private key."""
     insecure: bool = False
     """Serve ports beyond loopback without TLS."""
+    tokens: bool = False
+    """Accept a token from a client without a certificate, on the ports that clients use."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> TlsSettings:

@@ -25,6 +25,7 @@ from rangelog_core.batch import Columns
 from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 
 EMIT_ROWS = 10_000
 EMIT_BYTES_MIN, EMIT_BYTES_MAX = MIB // 2, 2 * MIB
@@ -33,7 +34,7 @@ READ_TIMEOUT_S = 60.0
 SHARD_FIELD = pa.field("shard", pa.int64(), nullable=False)
 """The first column of a topic's rows."""
 
-_clients: dict[tuple[int, str, str | None, str | None, TlsConfig | None], rangelog.sync.Client] = {}
+_clients: dict[tuple[int, str, Token | None, str | None, TlsConfig | None], rangelog.sync.Client] = {}
 
 
 def client_for(options: Options) -> rangelog.sync.Client:
@@ -42,7 +43,7 @@ def client_for(options: Options) -> rangelog.sync.Client:
 
 
 def client_of(
-    pd: str, token: str | None, tier_url: str | None = None, tls: TlsConfig | None = None
+    pd: str, token: Token | None, tier_url: str | None = None, tls: TlsConfig | None = None
 ) -> rangelog.sync.Client:
     """As `client_for`, by its settings."""
     key = (os.getpid(), pd, token, tier_url, tls)

@@ -11,6 +11,7 @@ from rangelog.spark.options import Options, parse_options
 from rangelog_core.errors import InvalidArgument, StreamNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, TokenFile
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import TopicName, parse_topic_name
 from rangelog_proto.v1 import topic_pb2
@@ -33,7 +34,7 @@ class ClusterAddress:
     """
 
     pd: str
-    token: str | None = None
+    token: Token | None = None
     tier_url: str | None = None
     tls: TlsConfig | None = None
 
@@ -45,7 +46,11 @@ class ClusterAddress:
 
     def to_options(self, **more: str) -> dict[str, str]:
         """Return the options of the data source `rangelog` that name this cluster, and more."""
-        known = {"pd": self.pd, "token": self.token, "tier_url": self.tier_url}
+        known = {"pd": self.pd, "tier_url": self.tier_url}
+        if isinstance(self.token, TokenFile):
+            known["token_file"] = self.token.path
+        elif isinstance(self.token, str):
+            known["token"] = self.token
         if self.tls is not None:
             known |= {"tls_ca": self.tls.ca, "tls_cert": self.tls.cert, "tls_key": self.tls.key}
         return {name: value for name, value in known.items() if value} | more
@@ -87,7 +92,7 @@ class ClusterAddress:
 
 
 def find_cluster(
-    pd: str | None, token: str | None, tier_url: str | None, tls: TlsConfig | None = None
+    pd: str | None, token: Token | None, tier_url: str | None, tls: TlsConfig | None = None
 ) -> ClusterAddress:
     """Return the cluster that a command names, or the one of `rangelog local`. Raises InvalidArgument."""
     if not pd:
