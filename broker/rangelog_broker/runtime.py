@@ -40,7 +40,7 @@ from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tls_settings import open_tls
-from rangelog_server_common.tokens.settings import make_verifier
+from rangelog_server_common.tokens.settings import open_verifier
 from rangelog_server_common.tokens.trust_keeper import TrustKeeper
 from rangelog_server_common.tokens.verifier import TokenVerifier
 
@@ -170,7 +170,7 @@ class Runtime:
         rights.pd = client.metadata.pd
         rights.begin_unknown()
         stack.push_async_callback(rights.close)
-        verifier = make_verifier(self._settings, trust.now)
+        verifier = open_verifier(stack, self._settings, trust.now)
         if verifier is not None:
             trust.pd = client.metadata.pd
         stack.push_async_callback(trust.close)

@@ -35,7 +35,7 @@ from rangelog_server.settings import RangeServerSettings, split_listen
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
-from rangelog_server_common.tokens.settings import make_verifier
+from rangelog_server_common.tokens.settings import open_verifier
 from rangelog_server_common.tokens.trust_keeper import TrustKeeper
 
 READ_THREADS = 2
@@ -94,7 +94,7 @@ class Runtime:
             stack.callback(readers.shutdown, cancel_futures=True)
             plane = DataPlane(store, self._identity, settings.token, loop, readers)
             trust = TrustKeeper()
-            plane.verifier = make_verifier(settings, trust.now)
+            plane.verifier = open_verifier(stack, settings, trust.now)
             store.wal.on_spare = plane.resume_readers
             control = ControlPlane(settings, self._identity, store, plane, data_address)
             stack.push_async_callback(control.stop)

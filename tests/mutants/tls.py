@@ -13,8 +13,8 @@ _PORTS, _FILES, _NAMES = "tls/test_ports.py", "core/net/test_tls.py", "core/net/
 
 TLS: tuple[Mutant, ...] = (
     rare("tls-asks-nobody", "whoever reaches a port is served, with no certificate at all", _TLS,
-         "    context.verify_mode = ssl.CERT_REQUIRED\n    context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
-         "    context.verify_mode = ssl.CERT_OPTIONAL\n    context.minimum_version = ssl.TLSVersion.TLSv1_2\n", _PORTS),
+         "    context.verify_mode = ssl.CERT_OPTIONAL if tokens else ssl.CERT_REQUIRED\n",
+         "    context.verify_mode = ssl.CERT_OPTIONAL\n", _PORTS),
     rare("tls-any-server", "a client sends its records to any holder of a certificate", _PEERS,
          "    if not principal.is_called(role, name):\n", "    if False:\n", _PORTS),
     rare("tls-any-name", "one range server answers for all others", _WHO,
@@ -22,7 +22,7 @@ TLS: tuple[Mutant, ...] = (
     rare("tls-roles-of-frames-unchecked", "a placement driver's certificate reads and writes records", _PEERS,
          "    check_port(principal, port)\n    return principal\n", "    return principal\n", _PORTS),
     rare("tls-calls-unchecked", "a client's certificate calls the control port of a range server", _GRPC,
-         "                    check_port(principal, self._tls_port)\n                    check_call(principal, method)\n",
+         "                    check_port(principal, self._port)\n                    check_call(principal, method)\n",
          "                    pass\n", _PORTS),
     rare("tls-raft-for-all", "a client's certificate opens the Raft port", _MEMBER,
          "            check_port(principal, Port.PD_RAFT)\n", "", _PORTS),
