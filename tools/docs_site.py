@@ -1,4 +1,4 @@
-"""The hooks of the documentation site (mkdocs.yml): README.md is its first page, and links out of docs/ become plain text."""
+"""The hooks of the documentation site (mkdocs.yml): README.md is one of its pages, and links out of docs/ become plain text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _LINK = re.compile(r"\[([^]\n]+)\]\(([^)\s]+)\)")
 
 
-def first_page(readme: str) -> str:
+def overview(readme: str) -> str:
     """Return the README as a page of docs/: its links into docs/ are relative to that folder."""
     return readme.replace("](docs/", "](")
 
@@ -39,8 +39,8 @@ def without_outer_links(text: str, page: str) -> str:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add README.md as the first page."""
-    files.append(File.generated(config, "index.md", content=first_page((ROOT / "README.md").read_text())))
+    """Add README.md as the page overview.md."""
+    files.append(File.generated(config, "overview.md", content=overview((ROOT / "README.md").read_text())))
     return files
 
 

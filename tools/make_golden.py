@@ -203,7 +203,7 @@ def objects() -> dict[str, dict[str, Any]]:
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "object"
-        span = {"start_offset": 1000, "end_offset": 1006}
+        span: dict[str, Any] = {"start_offset": 1000, "end_offset": 1006}
         written = write_object(path, encoded, stream_name="s", object_id=9, **place, **span)
         made = {
             "hex": path.read_bytes().hex(),

@@ -18,6 +18,7 @@ from typing import Any
 
 from rangelog import Client
 from rangelog.errors import Unavailable
+from rangelog.tier.encryption_keys import key_provider
 from rangelog_broker import metrics
 from rangelog_broker.hosting.assignments import AssignmentWatch, OwnedKey
 from rangelog_broker.hosting.host import Host
@@ -147,7 +148,13 @@ class Runtime:
 
     def _client(self) -> Client:
         settings = self._settings
-        return Client(settings.pd, token=settings.token, tls=settings.tls, tier_url=settings.tier_url or None)
+        return Client(
+            settings.pd,
+            token=settings.token,
+            tls=settings.tls,
+            tier_url=settings.tier_url or None,
+            encryption_keys=key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id),
+        )
 
     def _control(self, verifier: TokenVerifier | None) -> GrpcServer:
         settings = self._settings

@@ -38,6 +38,10 @@ class BrokerSettings(TlsSettings):
     zone: str = ""
     token: str | None = Field(default=None, repr=False)
     tier_url: str = ""
+    encryption_keys_dir: str = ""
+    """Directory of keys, ID.key, with which objects of the tier are read; empty: RANGELOG_ENCRYPTION_KEYS_DIR counts."""
+    encryption_kms_key_id: str = ""
+    """In its place: a key of AWS KMS, by id, alias/name or ARN."""
     run_dir: Path | None = None
     """Where the broker writes its addresses once it serves. It keeps no data."""
     watermark_interval_s: float = Field(default=10.0, ge=0.05, le=3_600)
@@ -51,6 +55,12 @@ class BrokerSettings(TlsSettings):
         yield "control_listen", self.control_listen
         yield "rest_listen", self.rest_listen
         yield "metrics_listen", self.metrics_listen
+
+    @model_validator(mode="after")
+    def _one_place_of_keys(self) -> BrokerSettings:
+        if self.encryption_keys_dir and self.encryption_kms_key_id:
+            raise ValueError("encryption_keys_dir and encryption_kms_key_id exclude each other: give one")
+        return self
 
     @field_validator("name")
     @classmethod

@@ -17,6 +17,7 @@ import click
 
 from rangelog_cli.certs.command import certs
 from rangelog_cli.local.lifeline import follow_parent
+from rangelog_cli.local.verbs import local
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 DEBUG_ENV = "RANGELOG_DEBUG"
@@ -193,56 +194,6 @@ def healthcheck(question: str, metrics: str, timeout: float, ca: str | None, cer
 
 @cli.command()
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("rangelog-data"), show_default=True,
-    help="Everything the cluster keeps.",
-)  # fmt: skip
-@click.option("--pds", type=int, help="Placement drivers: 1 or 3.  [default: 3, or as it was]")
-@click.option("--range-servers", type=int, help="More may be added later.  [default: 3, or as it was]")
-@click.option("--brokers", type=int, help="For topics; any number, also none.  [default: 2, or as it was]")
-@click.option("--tier", "tier_url", metavar="URL", help="Where sealed ranges go.  [default: a folder in the data dir]")
-@click.option("--port", type=int, help="Of the first PD; the rest follow.  [default: 7100, or as it was; 0: any free]")
-@click.option(
-    "--tls/--no-tls",
-    default=None,
-    help="Mutual TLS on all ports, with an authority in the data dir.  [default: as it was]",
-)
-@click.option("--no-context", is_flag=True, help="Do not write the context file that pdctl reads.")
-def local(
-    data_dir: Path,
-    pds: int | None,
-    range_servers: int | None,
-    brokers: int | None,
-    tier_url: str | None,
-    port: int | None,
-    tls: bool | None,
-    no_context: bool,
-) -> int:
-    """Run a whole cluster on this machine, in one directory, until Ctrl-C.
-
-    A later start with the same --data-dir continues with the same data. A member that crashes is started again.
-
-    \b
-    Examples:
-      rangelog local
-      rangelog local --data-dir /tmp/try --range-servers 5 --port 8100
-      rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000'
-    """
-    from rangelog_cli.local.command import run_local
-
-    return run_local(
-        data_dir,
-        pds=pds,
-        range_servers=range_servers,
-        brokers=brokers,
-        tier_url=tier_url,
-        port=port,
-        tls=tls,
-        write_context=not no_context,
-    )
-
-
-@cli.command()
-@click.option(
     "--report", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/demo/report.html"),
     show_default=True, help="The page to write.",
 )  # fmt: skip
@@ -349,6 +300,7 @@ def bench(
 
 
 cli.add_command(certs)
+cli.add_command(local)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from rangelog_core.errors import (
     AppendTimeout,
     ConfigInvalid,
     Corruption,
+    EncryptionKeyMissing,
     GroupNotFound,
     HandshakeFailed,
     InvalidArgument,
@@ -85,6 +86,8 @@ if TYPE_CHECKING:
     from rangelog._transact.transaction import Transaction
     from rangelog._transact.transactional import Transactional
     from rangelog._transact.transactions import TransactionInfo, Transactions
+    from rangelog.tier.encryption_keys import KeyDirectory
+    from rangelog.tier.kms_keys import KmsKeys
     from rangelog_core.key_ranges import KeyRange
     from rangelog_core.net.tls import TlsConfig
     from rangelog_core.net.token_sources import TokenFile
@@ -102,8 +105,11 @@ __all__ = [
     "Cursor",
     "CursorReader",
     "Cut",
+    "EncryptionKeyMissing",
     "InvalidArgument",
+    "KeyDirectory",
     "KeyRange",
+    "KmsKeys",
     "GroupChunk",
     "GroupInfo",
     "GroupListener",
@@ -193,7 +199,9 @@ _LAZY = {
     "Cursor": "rangelog._read.cursors",
     "CursorReader": "rangelog._read.cursor_reader",
     "Cut": "rangelog._topics.cut",
+    "KeyDirectory": "rangelog.tier.encryption_keys",
     "KeyRange": "rangelog_core.key_ranges",
+    "KmsKeys": "rangelog.tier.kms_keys",
     "Reader": "rangelog._read.reader",
     "Retention": "rangelog._topics.values",
     "ScalingPolicy": "rangelog._topics.values",

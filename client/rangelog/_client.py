@@ -6,7 +6,8 @@ import math
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import overload
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, overload
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
@@ -30,9 +31,11 @@ from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token, token_from_environment
+from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
-Endpoints = str | Sequence[str]
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
 
 DEFAULT_CONFIG = StreamConfig()
 FIRST_CONTACT_S = 1.0
@@ -53,11 +56,12 @@ class Client(TopicOperations):
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: str | Sequence[str],
         *,
         token: Token | None,
         tls: TlsConfig | None,
         tier_url: str | None,
+        encryption_keys: KeyProvider | None = None,
         appends_bytes_max: int = APPENDS_BYTES_MAX,
         fetches_bytes_max: int = FETCHES_BYTES_MAX,
         pd: PdClient | None = None,
@@ -75,7 +79,7 @@ class Client(TopicOperations):
             [each.strip() for each in listed if each.strip()], token=token, tls=tls, first_contact_s=first_contact_s
         )
         self._metadata = Metadata(self._pd)
-        self._cold_stores = ColdStores(self._metadata, tier_url)
+        self._cold_stores = ColdStores(self._metadata, tier_url, encryption_keys)
         self._connections = connections or DataConnections(
             token=token,
             tls=tls,
@@ -99,7 +103,8 @@ class Client(TopicOperations):
         await self.close()
 
     async def close(self) -> None:
-        """Close writers and producers, without a flush, and all connections. Idempotent."""
+        """Close writers and producers, without a flush, and all connections. Idempotent; on another loop InvalidArgument."""
+        self._pd.home.check()
         for writer in list(self._internal.writers):
             await writer.close(flush=False)
         self._internal.close()
@@ -268,7 +273,7 @@ class Client(TopicOperations):
         self,
         stream: str,
         *,
-        start: Start = "earliest",
+        start: int | str | datetime | timedelta = "earliest",
         end: int | None = None,
         follow: bool = False,
         read_preference: str = "hot_first",
@@ -280,7 +285,8 @@ class Client(TopicOperations):
 
         Args:
             stream: The stream's name.
-            start: An offset, "earliest", "latest", or a datetime: the first record at or after that time.
+            start: An offset; -n: the last n records; "earliest", "latest"; a datetime: the first record at or after that time;
+                a timedelta: so long ago by this program's clock.
             end: Stop before this offset; None: no such bound.
             follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
@@ -343,11 +349,17 @@ class Client(TopicOperations):
         view = StreamView(self._metadata, check_readable_name(stream), connections=self._connections)
         return (await confirmed_end(view, self._connections)).offset
 
-    async def append(self, stream: str, values: Iterable[bytes]) -> int:
-        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper."""
+    async def append(
+        self, stream: str, values: Iterable[bytes | AppendRecord], *, expected_end: int | None = None
+    ) -> int:
+        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper.
+
+        With `expected_end` nothing is appended unless the stream ends there (docs/outcomes.md); an earlier writer is fenced all
+        the same. Raises as `Writer.open` and `Writer.append_batch`.
+        """
         async with self.writer(stream) as writer:
             first = writer.next_offset
-            await writer.append_batch(values)
+            await writer.append_batch(values, expected_end=expected_end)
             return first
 
 
@@ -357,11 +369,12 @@ def _check_budget(name: str, size_bytes: int) -> None:
 
 
 def connect(
-    endpoints: Endpoints,
+    endpoints: str | Sequence[str],
     *,
     token: Token | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
     first_contact_s: float = FIRST_CONTACT_S,
@@ -376,6 +389,8 @@ def connect(
         tls: This program's certificate, where the cluster has TLS. None: that of RANGELOG_TLS_CA, RANGELOG_TLS_CERT and
             RANGELOG_TLS_KEY, where they are set.
         tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
+        encryption_keys: The keys of encrypted objects, `KeyDirectory` or `KmsKeys`. None: those that
+            RANGELOG_ENCRYPTION_KEYS_DIR or RANGELOG_ENCRYPTION_KMS_KEY_ID names, where one is set.
         appends_bytes_max: Bytes that all writers of the client have sent and that are not acked, 1 MiB or more. Each writer
             may have one batch in flight beyond it.
         fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
@@ -399,6 +414,7 @@ def connect(
             token=token if token is not None else token_from_environment(),
             tls=tls or TlsConfig.from_environment(),
             tier_url=tier_url,
+            encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
             first_contact_s=first_contact_s,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from rangelog._consume.group import GroupMember
 from rangelog._consume.group_calls import GroupCalls
 from rangelog._consume.group_records import GroupListener
-from rangelog._consume.group_shards import GroupShards, GroupStart
+from rangelog._consume.group_shards import GroupShards
 from rangelog._consume.groups import Groups
-from rangelog._consume.reader import TopicReader, TopicStart
+from rangelog._consume.reader import TopicReader
 from rangelog._consume.shard_feed import ShardReader
 from rangelog._metadata import Metadata
 from rangelog._produce.owner_lookup import OwnerLookup
@@ -35,6 +36,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token
 from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.record import moment_before
 
 
 class TopicOperations:
@@ -85,7 +87,7 @@ class TopicOperations:
         self,
         topic: str,
         *,
-        start: TopicStart = "earliest",
+        start: str | Cut | datetime | timedelta = "earliest",
         end: Cut | None = None,
         follow: bool = False,
         read_preference: str = "hot_first",
@@ -95,7 +97,8 @@ class TopicOperations:
 
         Args:
             topic: The topic's name.
-            start: "earliest", "latest", a Cut, or a datetime: in each shard the first record at or after that time.
+            start: "earliest", "latest", a Cut, or a datetime: in each shard the first record at or after that time; a
+                timedelta: so long ago by this program's clock.
             end: Stop at this cut; None: no such bound.
             follow: Wait for new records, in new shards too. Otherwise the reader ends at the records that are acked when it
                 starts.
@@ -105,6 +108,8 @@ class TopicOperations:
         Raises:
             InvalidArgument: An argument is not valid. The reader itself raises the errors of `TopicReader.chunks`.
         """
+        if isinstance(start, timedelta):
+            start = moment_before(self._metadata.clock_ms(), start)
         return TopicReader(
             self._topics,
             self._topic_watches,
@@ -253,7 +258,7 @@ class TopicOperations:
         group: str,
         *topics: str,
         member_id: str | None = None,
-        start: GroupStart = "earliest",
+        start: str | datetime | Cut = "earliest",
         session_s: float = 10.0,
         auto_commit_s: float | None = None,
         checkpoint_every_s: float | None = None,

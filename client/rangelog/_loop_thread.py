@@ -67,6 +67,24 @@ class LoopThread:
             self._calls.discard(call)
             del call  # its result may be the exception that holds this frame
 
+    def begin(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
+        """Start a coroutine on the loop; return a future of its end, which always comes. Raises as `run` does."""
+        call = _Call(work, Unavailable("the client was closed while this call was under way", outcome_unknown=True))
+        self._start(call)
+        call.ended.add_done_callback(lambda _: self._calls.discard(call))
+        return call.ended
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Have the loop call something soon; nothing happens once it is stopped."""
+        with self._lock:
+            if not self._stopping and not self.forked:
+                self._loop.call_soon_threadsafe(callback)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping
+
     def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
         """Yield the items of an asynchronous iterator that runs on the loop. Raises as `run` does."""
         iterator = items.__aiter__()

@@ -6,8 +6,9 @@ Commands carry a request id made once per call, so the transport may retry them;
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import ReplicaId
@@ -32,6 +33,8 @@ class Metadata:
 
     def __init__(self, pd: PdClient) -> None:
         self.pd = pd
+        self.clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        """The wall clock, by which readers start so long ago."""
 
     async def create_stream(
         self, name: str, config: common_pb2.StreamConfig, timeout_s: float = CALL_TIMEOUT_S

@@ -7,26 +7,37 @@ from collections.abc import Iterator
 from rangelog._loop_thread import LoopThread
 from rangelog._read import cursor_reader, cursors
 from rangelog._read.cursors import Cursor
+from rangelog._sync_reader import Reader
 from rangelog_core.record import Record
 
 
-class CursorReader:
-    """An iterator of records that begins at a cursor. Make it with `client.reader(stream, cursor=…)`; iterate once."""
+class CursorReader(Reader):
+    """A Reader that begins at a cursor. Make it with `client.reader(stream, cursor=…)`.
 
-    def __init__(self, loop: LoopThread, reader: cursor_reader.CursorReader) -> None:
-        self._loop = loop
-        self._reader = reader
+    Example:
+        ```python
+        for record in (reader := client.reader("flights", cursor="billing", follow=True)):
+            bill(record.value)
+            reader.commit()
+        ```
+    """
 
-    def __iter__(self) -> Iterator[Record]:
-        for chunk in self._loop.iterate(self._reader.unmarked_chunks()):
-            take = self._reader.handed_out.take
+    def __init__(self, loop: LoopThread, of: cursor_reader.CursorReader) -> None:
+        super().__init__(loop, of)
+        self._of = of
+
+    def _records(self) -> Iterator[Record]:
+        for chunk in self._loop.iterate(self._of.unmarked_chunks()):
+            take = self._of.handed_out.take
             for record in chunk:
-                take(record.offset + 1)
+                end_offset = record.offset + 1
+                take(end_offset)
+                self._handed_out = end_offset
                 yield record
 
     def commit(self, *, metadata: str = "") -> Cursor:
         """Move the cursor behind all records that were handed out. As `rangelog.CursorReader.commit`."""
-        return self._loop.run(self._reader.commit(metadata=metadata))
+        return self._loop.run(self._of.commit(metadata=metadata))
 
 
 class StreamCursors:

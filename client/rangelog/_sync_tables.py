@@ -11,7 +11,7 @@ from rangelog._table import watch
 from rangelog._table.table import TIMEOUT_S
 from rangelog._table.tables import NO_TAGS, PARTITIONS_DEFAULT
 from rangelog._table.tables import Tables as AsyncTables
-from rangelog._table.values import TableChange, TableInfo, TableRow, TableWrite
+from rangelog._table.values import TableChange, TableCheck, TableDelete, TableInfo, TablePut, TableRow
 
 
 class Tables:
@@ -144,7 +144,13 @@ class Table:
         """Remove a row; return whether it was there. Raises PreconditionFailed."""
         return self._loop.run(self._table.delete(key, if_version=if_version, family=family, timeout_s=timeout_s))
 
-    def update(self, writes: Sequence[TableWrite], *, family: bytes | None = None, timeout_s: float = TIMEOUT_S) -> int:
+    def update(
+        self,
+        writes: Sequence[TablePut | TableDelete | TableCheck],
+        *,
+        family: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> int:
         """Make several changes at once, or none. Raises PreconditionFailed, StorageFull, SessionExpired."""
         return self._loop.run(self._table.update(writes, family=family, timeout_s=timeout_s))
 

@@ -1,18 +1,119 @@
-"""The blocking forms of `client.topics` and of a topic's reader, for `rangelog.sync`."""
+"""The blocking forms of `client.topics`, and of a topic's producer and reader, for `rangelog.sync`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import concurrent.futures
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Literal
 
 from rangelog._consume.reader import TopicReader as AsyncTopicReader
 from rangelog._consume.records import TopicChunk, TopicRecord
 from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
+from rangelog._produce.producer import TopicProducer as AsyncTopicProducer
+from rangelog._produce.waiters import ProducerAck
+from rangelog._sync_submit import submit_when_there_is_room
 from rangelog._topics import topics as asynchronous
 from rangelog._topics.cut import Cut
 from rangelog._topics.time_windows import TimeWindow
 from rangelog._topics.values import ShardInfo, TopicConfig, TopicConfigChange, TopicInfo, Watermark
+from rangelog_core.key_ranges import KeyRange
+from rangelog_core.record import AppendRecord
+
+
+class TopicProducer:
+    """The blocking producer of a topic: make it with `client.producer(name)`, use it with `with`, on any threads."""
+
+    def __init__(self, loop: LoopThread, producer: AsyncTopicProducer) -> None:
+        self._loop = loop
+        self._producer = producer
+
+    def __enter__(self) -> TopicProducer:
+        self._loop.run(self._producer.open())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._loop.forked and kind is not None:
+            return  # as Writer
+        self._close(flush=kind is None)
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> ProducerAck:
+        """Send one record and wait for its ack. Arguments and errors are those of `rangelog.TopicProducer.send`."""
+        sending = self._producer.send(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+        return self._loop.run(sending)
+
+    def submit(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> concurrent.futures.Future[ProducerAck]:
+        """Send one record; return a future of its ack. Blocks only while `inflight_bytes_max` bytes are not acked.
+
+        The future is as that of `Writer.submit`. Arguments and errors are those of `rangelog.TopicProducer.submit`.
+        """
+        producer = self._producer
+
+        def send() -> asyncio.Future[ProducerAck]:
+            return producer.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+
+        return submit_when_there_is_room(self._loop, producer.ready, send)
+
+    def send_nowait(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> None:
+        """Send one record without waiting for its ack, and without a future. As `rangelog.TopicProducer.send_nowait`."""
+
+        async def send() -> None:
+            self._producer.send_nowait(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+
+        self._loop.run(send())
+
+    def send_batch(self, records: Iterable[bytes | AppendRecord], *, shard: int | None = None) -> list[ProducerAck]:
+        """Send records in order and return one ack per record, once all are acked. Errors as `send`."""
+        return self._loop.run(self._producer.send_batch(list(records), shard=shard))
+
+    def flush(self) -> None:
+        """Wait until all records are acked. Raises the errors of `rangelog.TopicProducer.flush`."""
+        self._loop.run(self._producer.flush())
+
+    def ready(self) -> None:
+        """Wait until there is room to send. Raises as `rangelog.TopicProducer.ready`."""
+        self._loop.run(self._producer.ready())
+
+    def note_time(self, time: datetime | int) -> None:
+        """Promise that every record that is sent from now on has this event time or a later one. As the asynchronous one."""
+        self._loop.run(self._note_time(time))
+
+    async def _note_time(self, time: datetime | int) -> None:
+        self._producer.note_time(time)
+
+    def close(self) -> None:
+        """Flush and close; idempotent. Raises the errors of `flush`, after closing."""
+        self._close(flush=True)
+
+    def _close(self, *, flush: bool) -> None:
+        if not self._producer.closed:
+            self._loop.run(self._producer.close(flush=flush))
 
 
 class Topics:
@@ -39,7 +140,7 @@ class Topics:
         name: str,
         config: TopicConfig = asynchronous.DEFAULT_TOPIC_CONFIG,
         *,
-        shards: asynchronous.Shards = 1,
+        shards: int | Sequence[KeyRange] = 1,
         tags: Mapping[str, str] = asynchronous.NO_TAGS,
         exist_ok: bool = False,
         timeout_s: float = CALL_TIMEOUT_S,
@@ -101,7 +202,7 @@ class Topics:
         """Return the current shards in order of keys; or all, in order of id. Raises TopicNotFound, Unavailable."""
         return self._loop.run(self._topics.shards(name, include_ended=include_ended), reads=True)
 
-    def cut(self, name: str, place: asynchronous.CutPlace) -> Cut:
+    def cut(self, name: str, place: Literal["head", "tail"] | datetime) -> Cut:
         """Return a cut at "head", "tail" or a time. Raises TopicNotFound, InvalidArgument, Unavailable."""
         return self._loop.run(self._topics.cut(name, place), reads=True)
 
@@ -113,7 +214,7 @@ class Topics:
         self,
         name: str,
         parents: Sequence[int],
-        key_ranges: asynchronous.Shards,
+        key_ranges: int | Sequence[KeyRange],
         *,
         timeout_s: float = asynchronous.SCALE_TIMEOUT_S,
     ) -> Sequence[ShardInfo]:

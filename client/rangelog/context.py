@@ -1,31 +1,62 @@
-"""The context file: the cluster that the commands use when no other is given.
+"""The context file: the clusters that commands know by name, and the one that they use when no other is given.
 
-`rangelog local` writes it, `pdctl` reads it: `$XDG_CONFIG_HOME/rangelog/context.json` (default `~/.config`), for example
-`{"name": "local", "pd": ["127.0.0.1:7100", "127.0.0.1:7101"]}`, with TLS also
-`"tls": {"ca": PATH, "cert": PATH, "key": PATH}`. Written whole or not at all.
+`rangelog local` and `pdctl context` write it, `pdctl` and the Spark jobs read it: `$XDG_CONFIG_HOME/rangelog/context.json`
+(default `~/.config`), for example
+
+    {"name": "local", "pd": ["127.0.0.1:7100"], "data_dir": "/srv/rangelog-data",
+     "contexts": {"local": {"pd": ["127.0.0.1:7100"], "data_dir": "/srv/rangelog-data"},
+                  "prod": {"pd": ["10.0.0.1:7100"], "tls": {"ca": PATH, "cert": PATH, "key": PATH}}}}
+
+What holds: the file is written whole or not at all, by one process at a time. The fields beside `contexts` are those of the
+context in use, which is all that programs before `contexts` read.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from rangelog_core.errors import ConfigInvalid
+from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.net.tls import TlsConfig
 
 _SIZE_BYTES_MAX = 64 * 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster: its name for people, its placement drivers as host:port, and the certificate to use, where it has TLS."""
+    """One cluster: its name for people, its placement drivers as host:port, and the certificate to use, where it has TLS.
+
+    `data_dir`: of a cluster of `rangelog local`, the directory that it keeps everything in.
+    """
 
     name: str
     pd: tuple[str, ...]
     tls: TlsConfig | None = None
+    data_dir: str | None = None
+
+
+@dataclass
+class Contexts:
+    """All contexts by name, and the name of the one in use, or None."""
+
+    used: str | None = None
+    by_name: dict[str, Context] = field(default_factory=dict)
+
+    def named(self, name: str) -> Context:
+        """Return a context. Raises InvalidArgument with the names that there are."""
+        found = self.by_name.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise InvalidArgument(f"there is no context {name!r} (there are: {known}): see `pdctl context list`")
+        return found
 
 
 def context_path() -> Path:
@@ -34,32 +65,95 @@ def context_path() -> Path:
     return Path(base) / "rangelog" / "context.json"
 
 
+def check_context_name(name: str) -> str:
+    """Return the name. Raises InvalidArgument."""
+    if not _NAME.match(name):
+        raise InvalidArgument(f"{name[:80]!r} is no name of a context: use 1 to 64 letters, digits, '.', '_' or '-'")
+    return name
+
+
 def write_context(name: str, pd: Sequence[str], tls: TlsConfig | None = None) -> Path:
-    """Write the file and return its path. Raises OSError where the directory cannot be written."""
+    """Add or replace a context, use it, and return the file's path. Raises OSError where it cannot be written."""
+    with changed_contexts() as contexts:
+        contexts.by_name[name] = Context(name, tuple(pd), tls)
+        contexts.used = name
+    return context_path()
+
+
+@contextmanager
+def changed_contexts() -> Iterator[Contexts]:
+    """Yield all contexts, and write them as they are at the end; an error in between writes nothing.
+
+    Raises OSError where the file cannot be written, ConfigInvalid where it is damaged, InvalidArgument where it gets too large.
+    """
     path = context_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    content = {"name": name, "pd": list(pd)} | ({"tls": asdict(tls)} if tls is not None else {})
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
-    return path
+    with path.with_name(".context.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as it takes to write a small file
+        contexts = read_contexts()
+        yield contexts
+        text = json.dumps(_content(contexts), indent=2) + "\n"
+        if len(text) > _SIZE_BYTES_MAX:
+            raise InvalidArgument("the contexts do not fit into their file: remove one with `pdctl context delete`")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(text)
+        os.replace(temporary, path)
 
 
-def read_context() -> Context | None:
-    """Return the context, or None when there is none. Raises ConfigInvalid when the file is damaged."""
+def read_context(name: str | None = None) -> Context | None:
+    """Return the context of that name, or by default the one in use, None when there is none.
+
+    Raises ConfigInvalid when the file is damaged, InvalidArgument for a name that is not there.
+    """
+    contexts = read_contexts()
+    if name is not None:
+        return contexts.named(name)
+    return contexts.by_name[contexts.used] if contexts.used is not None else None
+
+
+def read_contexts() -> Contexts:
+    """Return all contexts; none where there is no file. Raises ConfigInvalid when the file is damaged."""
     path = context_path()
     try:
         if path.stat().st_size > _SIZE_BYTES_MAX:
             raise ConfigInvalid(f"{path} is not a context file: remove it, or pass --pd")
         parsed = json.loads(path.read_text())
     except FileNotFoundError:
-        return None
+        return Contexts()
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigInvalid(f"{path} cannot be read: remove it, or pass --pd") from error
-    pd = parsed.get("pd") if isinstance(parsed, dict) else None
-    if not isinstance(pd, list) or not pd or not all(isinstance(each, str) for each in pd):
+    if not isinstance(parsed, dict) or "contexts" not in parsed:
+        one = _context(path, str(parsed.get("name", "")) if isinstance(parsed, dict) else "", parsed)
+        return Contexts(one.name, {one.name: one})
+    listed, used = parsed["contexts"], parsed.get("name")
+    if not isinstance(listed, dict):
+        raise ConfigInvalid(f"{path} is not a context file: remove it, or pass --pd")
+    found = {name: _context(path, name, each) for name, each in listed.items()}
+    return Contexts(used if isinstance(used, str) and used in found else None, found)
+
+
+def _content(contexts: Contexts) -> dict[str, Any]:
+    listed = {name: _fields(each) for name, each in sorted(contexts.by_name.items())}
+    used = contexts.used if contexts.used in listed else None
+    return ({"name": used} | listed[used] if used is not None else {}) | {"contexts": listed}
+
+
+def _fields(context: Context) -> dict[str, Any]:
+    tls = {"tls": asdict(context.tls)} if context.tls is not None else {}
+    return {"pd": list(context.pd)} | tls | ({"data_dir": context.data_dir} if context.data_dir is not None else {})
+
+
+def _context(path: Path, name: str, found: object) -> Context:
+    pd = found.get("pd") if isinstance(found, dict) else None
+    if (
+        not isinstance(found, dict)
+        or not isinstance(pd, list)
+        or not pd
+        or not all(isinstance(each, str) for each in pd)
+    ):
         raise ConfigInvalid(f"{path} names no placement drivers: remove it, or pass --pd")
-    return Context(str(parsed.get("name", "")), tuple(pd), _tls(path, parsed.get("tls")))
+    data_dir = found.get("data_dir")
+    return Context(name, tuple(pd), _tls(path, found.get("tls")), data_dir if isinstance(data_dir, str) else None)
 
 
 def _tls(path: Path, found: object) -> TlsConfig | None:

@@ -12,188 +12,43 @@ connected: other calls raise InvalidArgument. `close` ends waiting calls with an
 
 from __future__ import annotations
 
-import asyncio
 import atexit
-import concurrent.futures
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, TypeVar, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rangelog import _client
-from rangelog._append.writer import Writer as AsyncWriter
 from rangelog._consume.group import GroupMember as AsyncGroupMember
 from rangelog._consume.group_records import GroupListener
-from rangelog._consume.group_shards import GroupStart
-from rangelog._consume.reader import TopicStart
 from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
-from rangelog._produce.producer import TopicProducer as AsyncTopicProducer
-from rangelog._produce.waiters import ProducerAck
-from rangelog._read.reader import Reader, Start
+from rangelog._read.reader import Start
 from rangelog._stream_info import StreamInfo
 from rangelog._sync_cursors import CursorReader, StreamCursors
 from rangelog._sync_groups import GroupMember, Groups
+from rangelog._sync_reader import Reader as Reader
 from rangelog._sync_tables import Table as Table
 from rangelog._sync_tables import Tables as Tables
 from rangelog._sync_tables import TableWatch as TableWatch
+from rangelog._sync_topics import TopicProducer as TopicProducer
 from rangelog._sync_topics import TopicReader as TopicReader
 from rangelog._sync_topics import Topics as Topics
 from rangelog._sync_transactions import Transaction as Transaction
 from rangelog._sync_transactions import Transactional as Transactional
 from rangelog._sync_transactions import Transactions as Transactions
+from rangelog._sync_writer import Writer as Writer
 from rangelog._topics.cut import Cut
 from rangelog._transact.transactional import Transactional as AsyncTransactional
-from rangelog_core.errors import Overloaded, WriterClosed
 from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token
-from rangelog_core.record import Ack, AppendRecord, Record
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
+
 _T = TypeVar("_T")
-
-
-class Writer:
-    """The blocking writer; make it with `client.writer(name)` and use it with `with`. Safe to use from several threads."""
-
-    def __init__(self, loop: LoopThread, writer: AsyncWriter) -> None:
-        self._loop = loop
-        self._writer = writer
-
-    def __enter__(self) -> Writer:
-        self._loop.run(self._writer.open())
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._loop.forked and kind is not None:
-            return  # a forked child that ends by an exception: the writer belongs to its parent
-        self._close(flush=kind is None)
-
-    def append(
-        self,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | int | None = None,
-    ) -> Ack:
-        """Append one record and wait for its ack. Arguments and errors are those of `rangelog.Writer.append`."""
-        return self._loop.run(self._writer.append(value, key=key, headers=headers, timestamp=timestamp))
-
-    def submit(
-        self,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | int | None = None,
-    ) -> concurrent.futures.Future[Ack]:
-        """Append one record; return a future of its ack. Blocks only while `inflight_bytes_max` bytes are not acked.
-
-        The future cannot be cancelled. Its callbacks run on the client's own thread: they must neither block nor append.
-        Arguments and errors are those of `rangelog.Writer.submit`.
-        """
-        writer = self._writer
-
-        def submit() -> asyncio.Future[Ack]:
-            return writer.submit(value, key=key, headers=headers, timestamp=timestamp)
-
-        return _submit(self._loop, writer.ready, submit)
-
-    def append_batch(self, records: Iterable[bytes | AppendRecord]) -> list[Ack]:
-        """Append records in order and return one ack per record, once all are acked. Errors as `append`."""
-        return self._loop.run(self._writer.append_batch(list(records)))
-
-    def flush(self) -> None:
-        """Wait until all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
-        self._loop.run(self._writer.flush())
-
-    def close(self) -> None:
-        """Flush and close; idempotent. Raises the errors of `flush`, after closing."""
-        self._close(flush=True)
-
-    def _close(self, *, flush: bool) -> None:
-        if not self._writer.closed:  # perhaps by the client's close, which does not flush
-            self._loop.run(self._writer.close(flush=flush))
-
-    @property
-    def next_offset(self) -> int:
-        """The offset that the next record will have."""
-        return self._writer.next_offset
-
-
-class TopicProducer:
-    """The blocking producer of a topic: make it with `client.producer(name)`, use it with `with`, on any threads."""
-
-    def __init__(self, loop: LoopThread, producer: AsyncTopicProducer) -> None:
-        self._loop = loop
-        self._producer = producer
-
-    def __enter__(self) -> TopicProducer:
-        self._loop.run(self._producer.open())
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._loop.forked and kind is not None:
-            return  # as Writer
-        self._close(flush=kind is None)
-
-    def send(
-        self,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | int | None = None,
-        shard: int | None = None,
-    ) -> ProducerAck:
-        """Send one record and wait for its ack. Arguments and errors are those of `rangelog.TopicProducer.send`."""
-        sending = self._producer.send(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
-        return self._loop.run(sending)
-
-    def submit(
-        self,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: datetime | int | None = None,
-        shard: int | None = None,
-    ) -> concurrent.futures.Future[ProducerAck]:
-        """Send one record; return a future of its ack. Blocks only while `inflight_bytes_max` bytes are not acked.
-
-        The future is as that of `Writer.submit`. Arguments and errors are those of `rangelog.TopicProducer.submit`.
-        """
-        producer = self._producer
-
-        def send() -> asyncio.Future[ProducerAck]:
-            return producer.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
-
-        return _submit(self._loop, producer.ready, send)
-
-    def send_batch(self, records: Iterable[bytes | AppendRecord], *, shard: int | None = None) -> list[ProducerAck]:
-        """Send records in order and return one ack per record, once all are acked. Errors as `send`."""
-        return self._loop.run(self._producer.send_batch(list(records), shard=shard))
-
-    def flush(self) -> None:
-        """Wait until all records are acked. Raises the errors of `rangelog.TopicProducer.flush`."""
-        self._loop.run(self._producer.flush())
-
-    def note_time(self, time: datetime | int) -> None:
-        """Promise that every record that is sent from now on has this event time or a later one. As the asynchronous one."""
-        self._loop.run(self._note_time(time))
-
-    async def _note_time(self, time: datetime | int) -> None:
-        self._producer.note_time(time)
-
-    def close(self) -> None:
-        """Flush and close; idempotent. Raises the errors of `flush`, after closing."""
-        self._close(flush=True)
-
-    def _close(self, *, flush: bool) -> None:
-        if not self._producer.closed:
-            self._loop.run(self._producer.close(flush=flush))
 
 
 class Client:
@@ -301,30 +156,30 @@ class Client:
     @overload
     def reader(
         self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
-        cursor: None = ..., auto_commit_s: None = ...,
-    ) -> Iterator[Record]: ...  # fmt: skip
+        timeout_s: float = ..., cursor: None = ..., auto_commit_s: None = ...,
+    ) -> Reader: ...  # fmt: skip
 
     @overload
     def reader(
         self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
-        cursor: str, auto_commit_s: float | None = ...,
+        timeout_s: float = ..., cursor: str, auto_commit_s: float | None = ...,
     ) -> CursorReader: ...  # fmt: skip
 
     def reader(
-        self, stream: str, *, start: Start = "earliest", end: int | None = None, follow: bool = False,
-        read_preference: str = "hot_first", cursor: str | None = None, auto_commit_s: float | None = None,
-    ) -> Iterator[Record] | CursorReader:  # fmt: skip
-        """Return an iterator of the stream's records in offset order. The arguments are those of `rangelog.Client.reader`."""
+        self, stream: str, *, start: int | str | datetime | timedelta = "earliest", end: int | None = None,
+        follow: bool = False, read_preference: str = "hot_first", timeout_s: float = 30.0,
+        cursor: str | None = None, auto_commit_s: float | None = None,
+    ) -> Reader | CursorReader:  # fmt: skip
+        """Return a reader: an iterator of the stream's records in offset order, which may be polled, too.
+
+        The arguments are those of `rangelog.Client.reader`.
+        """
         make: Callable[..., Any] = self._client.reader
         made = make(
-            stream, start=start, end=end, follow=follow, read_preference=read_preference, cursor=cursor,
-            auto_commit_s=auto_commit_s,
+            stream, start=start, end=end, follow=follow, read_preference=read_preference, timeout_s=timeout_s,
+            cursor=cursor, auto_commit_s=auto_commit_s,
         )  # fmt: skip
-        return CursorReader(self._loop, made) if cursor is not None else self._records(made)
-
-    def _records(self, reader: Reader) -> Iterator[Record]:
-        for chunk in self._loop.iterate(reader.chunks()):
-            yield from chunk
+        return Reader(self._loop, made) if cursor is None else CursorReader(self._loop, made)
 
     def cursors(self, stream: str) -> StreamCursors:
         """Return the cursors of a stream."""
@@ -339,7 +194,7 @@ class Client:
         self,
         topic: str,
         *,
-        start: TopicStart = "earliest",
+        start: str | Cut | datetime | timedelta = "earliest",
         end: Cut | None = None,
         follow: bool = False,
         read_preference: str = "hot_first",
@@ -383,7 +238,7 @@ class Client:
         group: str,
         *topics: str,
         member_id: str | None = None,
-        start: GroupStart = "earliest",
+        start: str | datetime | Cut = "earliest",
         session_s: float = 10.0,
         auto_commit_s: float | None = None,
         checkpoint_every_s: float | None = None,
@@ -437,6 +292,7 @@ def connect(
     token: Token | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
     first_contact_s: float = _client.FIRST_CONTACT_S,
@@ -449,6 +305,7 @@ def connect(
             token=token,
             tls=tls,
             tier_url=tier_url,
+            encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
             first_contact_s=first_contact_s,
@@ -457,35 +314,6 @@ def connect(
     except BaseException:
         loop.stop()
         raise
-
-
-def _submit(
-    loop: LoopThread, ready: Callable[[], Coroutine[Any, Any, None]], submit: Callable[[], asyncio.Future[_T]]
-) -> concurrent.futures.Future[_T]:
-    """Submit once there is room; return a future for other threads."""
-    result: concurrent.futures.Future[_T] = concurrent.futures.Future()
-    result.set_running_or_notify_cancel()
-
-    async def wait_and_submit() -> None:
-        while True:
-            await ready()
-            try:
-                future = submit()
-            except Overloaded:
-                continue  # another thread took the room
-            future.add_done_callback(lambda done: _pass_on(done, result))
-            return
-
-    loop.run(wait_and_submit())
-    return result
-
-
-def _pass_on(done: asyncio.Future[_T], result: concurrent.futures.Future[_T]) -> None:
-    error = WriterClosed(outcome_unknown=True) if done.cancelled() else done.exception()
-    if error is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(done.result())
 
 
 _PUBLIC = sorted(

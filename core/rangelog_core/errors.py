@@ -55,6 +55,7 @@
     ├── Unauthorized                the token is missing or wrong
     │   ├── RoleForbids             the role of the certificate does not allow the port or the call
     │   └── RightMissing            no rule gives the client this right: the message names the rule
+    ├── EncryptionKeyMissing        data is encrypted with a key that is not here: the message names its id
     ├── MissingExtra                an optional part is not installed: the message names it
     └── InternalError
 
@@ -343,7 +344,7 @@ class SessionExpired(RangelogError):
 
 
 class PreconditionFailed(RangelogError):
-    """Another caller was first."""
+    """Another caller was first. Of an append with an expected end: `offset` is where the stream ends."""
 
     code = "PRECONDITION_FAILED"
 
@@ -439,6 +440,12 @@ class RightMissing(Unauthorized):
     """No rule gives the client this right; the message names the command that would."""
 
     code = "RIGHT_MISSING"
+
+
+class EncryptionKeyMissing(RangelogError):
+    """Data is encrypted with a key that this program does not have; the message names its id. The data is not damaged."""
+
+    code = "ENCRYPTION_KEY_MISSING"
 
 
 class MissingExtra(RangelogError):

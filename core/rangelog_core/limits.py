@@ -74,6 +74,9 @@ OBJECT_PAGE_SIZE_MAX = 200
 REPACKED_OBJECTS_MAX = 1_000
 """Objects that one repack replaces."""
 
+ENCRYPTION_KEY_ID_LENGTH_MAX = 2_048
+"""Of the id of an encryption key: an ARN has some hundred characters."""
+
 REPACKED_RANGES_MAX = 4_096
 """Ranges whose records one repack joins: its commit changes each of them."""
 """An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""

@@ -16,6 +16,7 @@ from rangelog_core.errors import Corruption
 from rangelog_core.object_keys import stream_prefix
 from rangelog_core.versions import MANIFEST_VERSIONS, unsupported
 
+_OPTIONAL = frozenset({"encryption_key_id"})
 VERSION_KEY = "rangelog.manifest_version"
 
 
@@ -41,6 +42,8 @@ class ManifestObject:
     timestamp_ms_min: int
     timestamp_ms_max: int
     committed_ms: int
+    encryption_key_id: str = ""
+    """Of the key that wraps its data key; "": the object is in clear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ class StreamManifest:
         return spans
 
     @property
+    def is_encrypted(self) -> bool:
+        """Whether one of the objects is."""
+        return any(each.encryption_key_id for each in self.objects)
+
+    @property
     def record_count(self) -> int:
         """The number of records in the tier, without those below the trim offset."""
         return sum(end - start for start, end in self.tiered)
@@ -93,7 +101,7 @@ class StreamManifest:
             "tiered": [{"start_offset": start, "end_offset": end} for start, end in self.tiered],
             "record_count": self.record_count,
             "size_bytes": sum(each.size_bytes for each in self.objects),
-            "objects": [asdict(each) for each in self.objects],
+            "objects": [_as_document(each) for each in self.objects],
         }
 
     def to_bytes(self) -> bytes:
@@ -104,6 +112,14 @@ class StreamManifest:
         lines = ",\n  ".join(json.dumps(each) for each in objects)
         fields.append(f'"objects": [\n  {lines}\n ]' if objects else '"objects": []')
         return ("{\n " + ",\n ".join(fields) + "\n}\n").encode()
+
+
+def _as_document(each: ManifestObject) -> dict[str, Any]:
+    """Return an object's fields; one in clear has those of version 1."""
+    fields = asdict(each)
+    if not each.encryption_key_id:
+        del fields["encryption_key_id"]
+    return fields
 
 
 def parse_manifest(data: bytes, what: str) -> StreamManifest:
@@ -138,4 +154,4 @@ def parse_manifest(data: bytes, what: str) -> StreamManifest:
 def _known(kind: type[ManifestShard | ManifestObject], fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that this program knows: a later one may have added some."""
     names: Iterable[str] = kind.__dataclass_fields__
-    return {name: fields[name] for name in names}
+    return {name: fields[name] for name in names if name in fields or name not in _OPTIONAL}

@@ -34,7 +34,7 @@ class Record(NamedTuple):
     @property
     def timestamp(self) -> datetime:
         """The timestamp as a datetime in UTC."""
-        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+        return moment_of(self.timestamp_ms)
 
 
 class AppendRecord(NamedTuple):
@@ -61,6 +61,24 @@ class Ack(NamedTuple):
     """The record at `offset` is durable on as many replicas as the stream's `acks`. Its offset never changes."""
 
     offset: int
+
+
+def moment_of(timestamp_ms: int) -> datetime:
+    """Return the moment so many milliseconds after the Unix epoch, in UTC. Raises InvalidArgument for one that is none."""
+    try:
+        return _EPOCH + timestamp_ms * _MS
+    except (OverflowError, TypeError) as error:
+        raise InvalidArgument(f"bad timestamp {timestamp_ms!r}: whole ms since 1970 in the years 1 to 9999") from error
+
+
+def moment_before(now_ms: int, ago: timedelta) -> datetime:
+    """Return the moment so long before `now_ms`. Raises InvalidArgument for a time in the future, or before the year 1."""
+    if ago < timedelta(0):
+        raise InvalidArgument(f"a start of {ago} is in the future: a timedelta is how long ago")
+    try:
+        return moment_of(now_ms) - ago
+    except OverflowError as error:
+        raise InvalidArgument(f"a start {ago} ago is before the year 1") from error
 
 
 def ms_of(moment: datetime) -> int:

@@ -24,6 +24,7 @@ Durability = Literal["flushed", "memory"]
 Compression = Literal["none", "zstd"]
 CursorRetention = Literal["none", "keep", "trim", "keep_and_trim"]
 
+_REPLICAS_DEFAULT = 3
 _UINT32_MAX = (1 << 32) - 1
 _INTEGER_MAX = (1 << 62) - 1
 _SECONDS_MAX = 1e12
@@ -69,31 +70,31 @@ class StreamConfig:
         datetime.timedelta(days=7)
     """
 
-    replicas: int = 3
-    """Replicas of each range, 1 to 7."""
+    replicas: int | None = None
+    """Replicas of each range, 1 to 7. None: the cluster's default, 3 unless its placement drivers have another one."""
     acks: int | None = None
     """Replicas that hold a record durably before it is acked, 1 to `replicas`. None: 2, or 1 with a single replica."""
     range_size_bytes_max: int | None = None
     """Size in bytes at which the writer seals a range and opens the next. None: the cluster's default, 256 MiB."""
-    range_age_seconds: Seconds | None = None
+    range_age_seconds: float | timedelta | None = None
     """Age at which a range that is not empty is sealed and the next one opened. None: the cluster's default, 54 to 60 minutes
     by the stream's name; 0: at no age."""
-    retention_seconds: Seconds | None = None
+    retention_seconds: float | timedelta | None = None
     """Age at which records are trimmed. None or 0: never for their age."""
     retention_bytes: int | None = None
     """Size in bytes above which the oldest records are trimmed. None or 0: never for the stream's size."""
-    hot_retention_seconds: Seconds | None = None
+    hot_retention_seconds: float | timedelta | None = None
     """Time that a tiered range also stays on range servers; float("inf"): for ever. None: the cluster's default, 600 s."""
-    durability: Durability = "flushed"
+    durability: Literal["flushed", "memory"] = "flushed"
     """"flushed": acked records are on disk. "memory": they may be in memory only, so a power cut may lose them."""
-    compression: Compression = "none"
+    compression: Literal["none", "zstd"] = "none"
     """Compression of the batches that writers send."""
     tiered: bool = True
     """Whether sealed ranges are uploaded to the object store, where the cluster has one."""
-    cursor_retention: CursorRetention = "none"
+    cursor_retention: Literal["none", "keep", "trim", "keep_and_trim"] = "none"
     """What the stream's cursors mean for its retention. "keep": age and size trim nothing that a cursor has not passed, unless
     the cursor has expired. "trim": what all cursors have passed is trimmed, range by range. "keep_and_trim": both."""
-    cursor_expiry_seconds: Seconds | None = None
+    cursor_expiry_seconds: float | timedelta | None = None
     """Time after which a cursor that was not set keeps nothing. None or 0: 7 days."""
     zones_min: int = 0
     """Zones that the replicas of a range span at least, 0 to `replicas`; where they cannot, no range is made. 0: as many as
@@ -103,10 +104,11 @@ class StreamConfig:
 
     def __post_init__(self) -> None:
         config_message(self)
-        if self.acks is not None and self.acks > self.replicas:
-            raise InvalidArgument(f"acks must be 1 to replicas ({self.replicas}), not {self.acks}")
-        if self.zones_min > self.replicas:
-            raise InvalidArgument(f"zones_min must be 0 to replicas ({self.replicas}), not {self.zones_min}")
+        replicas = self.replicas or _REPLICAS_DEFAULT
+        if self.acks is not None and self.acks > replicas:
+            raise InvalidArgument(f"acks must be 1 to replicas ({replicas}), not {self.acks}")
+        if self.zones_min > replicas:
+            raise InvalidArgument(f"zones_min must be 0 to replicas ({replicas}), not {self.zones_min}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +129,15 @@ class StreamConfigChange:
     replicas: int | None = None
     acks: int | None = None
     range_size_bytes_max: int | None = None
-    range_age_seconds: Seconds | None = None
-    retention_seconds: Seconds | None = None
+    range_age_seconds: float | timedelta | None = None
+    retention_seconds: float | timedelta | None = None
     retention_bytes: int | None = None
-    hot_retention_seconds: Seconds | None = None
-    durability: Durability | None = None
-    compression: Compression | None = None
+    hot_retention_seconds: float | timedelta | None = None
+    durability: Literal["flushed", "memory"] | None = None
+    compression: Literal["none", "zstd"] | None = None
     tiered: bool | None = None
-    cursor_retention: CursorRetention | None = None
-    cursor_expiry_seconds: Seconds | None = None
+    cursor_retention: Literal["none", "keep", "trim", "keep_and_trim"] | None = None
+    cursor_expiry_seconds: float | timedelta | None = None
     zones_min: int | None = None
     server_labels: Sequence[str] | None = None
 

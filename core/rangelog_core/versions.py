@@ -34,7 +34,7 @@ LEVEL_CHANGES = {
     7: "small objects are packed and trimmed rows leave by themselves, the loss of an open range can be accepted",
     8: "rights of clients",
     9: "the audit log",
-    10: "tokens of clients",
+    10: "objects of the tier are encrypted where servers have keys; tokens of clients",
 }
 """By feature level: what the cluster does from this cluster version on."""
 
@@ -52,6 +52,12 @@ REPACK_VERSIONS = VersionRange(1, 1)
 
 LEAVE_WANTED_VERSIONS = VersionRange(1, 1)
 """Versions of the directive to ask a writer to leave a range: a range server that reports none would refuse its appends."""
+
+ENCRYPTION_VERSIONS = VersionRange(1, 1)
+"""Versions of encrypted objects (tier/object_cipher.py): while a range server reports none, no object is encrypted."""
+
+LEVEL_ENCRYPTION = 10
+"""The cluster version from which on objects are encrypted: before, some placement drivers do not know which are."""
 
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""

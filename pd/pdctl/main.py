@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pdctl import tasks
 from pdctl.acl import acl
 from pdctl.audit import audit
 from pdctl.cluster import cluster, task
+from pdctl.contexts import context_group
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
+from pdctl.encryption import encryption
+from pdctl.everywhere import cluster_options, spread
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
 from pdctl.inspection.locate import locate
@@ -46,63 +51,22 @@ _SHELLS = {
 }
 
 
-def _number(_context: click.Context, _option: click.Parameter, value: float) -> float:
-    """Parse a number of seconds. Bounds alone would allow `nan`."""
-    if math.isnan(value):
-        raise click.BadParameter("not a number of seconds")
-    return value
+def _with_cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(cluster_options()):
+        names = [*option.opts, option.name or ""]
+        command = click.option(
+            *names, type=option.type, envvar=option.envvar, metavar=option.metavar, help=option.help,
+            default=option.default, show_default=option.show_default, callback=option.callback,
+        )(command)  # fmt: skip
+    return command
 
 
 @click.group(cls=PdctlGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    "--pd",
-    "endpoints",
-    envvar="RANGELOG_PD",
-    metavar="HOST:PORT,…",
-    help="Placement drivers. Else RANGELOG_PD, else the context of `rangelog local`.",
-)
-@click.option("--token", envvar="RANGELOG_TOKEN", help="Bearer token. Else RANGELOG_TOKEN.")
-@click.option(
-    "--token-file",
-    envvar="RANGELOG_TOKEN_FILE",
-    metavar="FILE",
-    help="A file with the token; it is not seen in lists of processes then. Else RANGELOG_TOKEN_FILE.",
-)
-@click.option(
-    "--ca",
-    envvar="RANGELOG_TLS_CA",
-    metavar="FILE",
-    help="The cluster's authority; turns TLS on. Else RANGELOG_TLS_CA.",
-)
-@click.option(
-    "--cert",
-    envvar="RANGELOG_TLS_CERT",
-    metavar="FILE",
-    help="Your certificate, of role admin. Else RANGELOG_TLS_CERT.",
-)
-@click.option("--key", envvar="RANGELOG_TLS_KEY", metavar="FILE", help="Its private key. Else RANGELOG_TLS_KEY.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0, 3600, min_open=True),
-    default=10.0,
-    show_default=True,
-    callback=_number,
-    help="Seconds to wait for an answer.",
-)
+@_with_cluster_options
 @click.version_option(package_name="rangelog")
 @click.pass_context
-def main(
-    context: click.Context,
-    endpoints: str | None,
-    token: str | None,
-    token_file: str | None,
-    ca: str | None,
-    cert: str | None,
-    key: str | None,
-    timeout_s: float,
-) -> None:
-    """Administer a rangelog cluster.
+def main(context: click.Context, /, **options: Any) -> None:
+    """Administer a rangelog cluster. The options below may stand before the noun or behind the verb.
 
     \b
     Examples:
@@ -111,16 +75,27 @@ def main(
       echo hello | pdctl stream append flights
       pdctl stream read flights --limit 10
       pdctl range list flights -o json
+      pdctl stream ls --context prod --watch
       pdctl topic create clicks --shards 4
       pdctl topic consume clicks --follow
 
     Exit codes: 0 ok, 1 failed or degraded, 2 usage, 3 not found, 4 unavailable, 5 precondition (exists, fenced).
     """  # \b is click's
-    of_flags = click.core.ParameterSource.COMMANDLINE
-    sources = [context.get_parameter_source(each) for each in ("token", "token_file")]
-    if token_file and sources[1] is of_flags and sources[0] is not of_flags:
-        token = None  # a flag goes before the environment
-    context.obj = Session(endpoints, token, ca, cert, key, timeout_s, token_file)
+    if options["context_name"] is not None and options["endpoints"] is not None:
+        named, given = (
+            context.get_parameter_source(each) is ParameterSource.COMMANDLINE for each in ("context_name", "endpoints")
+        )
+        if named and given:
+            raise click.UsageError("--context and --pd both name a cluster: give one of them")
+        options["endpoints" if named else "context_name"] = (
+            None  # what is typed beats the environment, and --pd a context
+        )
+    file_given, token_given = (
+        context.get_parameter_source(each) is ParameterSource.COMMANDLINE for each in ("token_file", "token")
+    )
+    if file_given and not token_given:
+        options["token"] = None
+    context.obj = Session(**options)
 
 
 @main.command()
@@ -138,7 +113,7 @@ def completion(shell: str) -> None:
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
     table, transaction, task, repair, doctor, locate, verify, top, logs, acl, token_group, audit,
-    upgrade,
+    upgrade, context_group, encryption,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):
@@ -149,6 +124,7 @@ for _verb in (tasks.show, tasks.cancel, tasks.wait):
     task.add_command(_verb)
 for _noun in (*_NOUNS, restore):
     main.add_command(_noun)
+spread(main)
 
 if __name__ == "__main__":
     main()

@@ -13,6 +13,12 @@ from pdctl.units import show_bytes, show_time
 from rangelog_core.errors import ObjectNotFound
 
 _PAGE_SIZE = 200
+
+
+def _show_key(key_id: str) -> str:
+    return key_id or "-"
+
+
 _STATES = {"committed": 2, "prepared": 1, "deleted": 3}
 _COLUMNS = [
     field("ID", "object_id"),
@@ -21,6 +27,7 @@ _COLUMNS = [
     field("END", "end_offset"),
     field("SIZE", "size_bytes", show_bytes),
     field("COMMITTED", "committed_ms", show_time),
+    field("ENCRYPTED BY", "encryption_key_id", _show_key),
     field("KEY", "key"),
 ]
 

@@ -82,22 +82,29 @@ def status(session: Session, output: str) -> None:
 @repair.command("accept-loss")
 @click.argument("stream")
 @click.argument("index", type=INDEX)
+@click.option(
+    "--give-up-quarantined",
+    is_flag=True,
+    help="Of an open range: give up also a copy that is left, but of which no record is trusted.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_option
 @session_of
-def accept_loss(session: Session, stream: str, index: int, yes: bool, output: str) -> None:
+def accept_loss(session: Session, stream: str, index: int, give_up_quarantined: bool, yes: bool, output: str) -> None:
     """Accept that a range is lost: every server that had a copy was wiped or removed, and the tier has not all of it.
 
     What the tier has of the range stays readable. Readers get RECORDS_LOST for the rest, until the stream is
     trimmed up to the end of the range. An open range is lost as soon as too few of its servers are left to say
-    where it ends: what those hold is kept, and the stream goes on 2^41 offsets behind it, where none was given.
+    where it ends: what those hold intact is kept, and the stream goes on 2^41 offsets behind it, where none was given.
 
     \b
     Example:
       pdctl repair accept-loss flights 3
     """
     confirm(stream, f"This gives up what range {index} of {stream} has outside the tier, for good", yes=yes)
-    found = session.with_pd(lambda pd: _accept(pd, stream, index, session.timeout_s))
+    found = session.with_pd(
+        lambda pd: _accept(pd, stream, index, session.timeout_s, give_up_quarantined=give_up_quarantined)
+    )
     if output == "table":
         first, end = max(found["tiered_end_offset"], found["start_offset"]), found["end_offset"]
         if found["was_open"]:
@@ -108,7 +115,7 @@ def accept_loss(session: Session, stream: str, index: int, yes: bool, output: st
         emit_data(found, output)
 
 
-async def _accept(pd: Any, stream: str, index: int, timeout_s: float) -> dict[str, Any]:
+async def _accept(pd: Any, stream: str, index: int, timeout_s: float, *, give_up_quarantined: bool) -> dict[str, Any]:
     from pdctl.views import range_view
     from rangelog_core.limits import OFFSETS_GIVEN_UP
     from rangelog_core.net.repair_client import RepairClient
@@ -116,7 +123,10 @@ async def _accept(pd: Any, stream: str, index: int, timeout_s: float) -> dict[st
 
     described = await pd.describe_stream(pd_pb2.DescribeStreamRequest(name=stream), timeout_s=timeout_s)
     request = repair_pb2.AcceptLossRequest(
-        request_id=uuid.uuid4().hex, stream_id=described.stream.stream_id, range_index=index
+        request_id=uuid.uuid4().hex,
+        stream_id=described.stream.stream_id,
+        range_index=index,
+        give_up_quarantined=give_up_quarantined,
     )
     response = await RepairClient(pd).accept_loss(request, timeout_s=timeout_s)
     was_open = response.range.end_offset - response.range.start_offset >= OFFSETS_GIVEN_UP

@@ -3,13 +3,15 @@
 Exit codes: 0 ok, 1 failed (or degraded), 2 usage, 3 not found, 4 unavailable or timed out (the message includes it if the
 command may have been carried out), 5 another caller was first (exists, fenced, precondition), 130 interrupted. When the
 reader of the output closes it, the command ends without a message, with 0.
-Every error is one line, `pdctl: <what>: <what to do>`; RANGELOG_DEBUG=1 adds the traceback.
+Every error is one line, `pdctl: <what>: <what to do>`, and with `-o json` an object with code, message, retriable and
+outcome_unknown; RANGELOG_DEBUG=1 adds the traceback.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import os
 import sys
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import click
+from click.core import ParameterSource
 
 from pdctl.output import printable
 from rangelog_core import errors
@@ -83,7 +86,7 @@ _ADVICE: dict[type[RangelogError], str] = {
 
 @dataclass(frozen=True)
 class Session:
-    """The options before the noun."""
+    """The options of `pdctl` itself, wherever they stand."""
 
     endpoints: str | None
     token: str | None
@@ -91,6 +94,9 @@ class Session:
     cert: str | None
     key: str | None
     timeout_s: float
+    context_name: str | None = None
+    output: str | None = None
+    """What `-o` before the verb says; it counts where the verb has none of its own."""
     token_file: str | None = None
 
     def _endpoints(self) -> list[str]:
@@ -99,14 +105,19 @@ class Session:
         context = self._context()
         if context is None:
             raise errors.InvalidArgument(
-                "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
+                "which cluster? Pass --pd host:port,…, set RANGELOG_PD, start one with `rangelog local`, or choose a context "
+                "with `pdctl context use`"
             )
         return list(context.pd)
 
     def _context(self) -> Context | None:
+        from pdctl.stopped import refuse_stopped
         from rangelog.context import read_context
 
-        return read_context()
+        context = read_context(self.context_name)
+        if context is not None:
+            refuse_stopped(context)
+        return context
 
     def shown_token(self) -> Token | None:
         """Return the token of --token, else that in --token-file. Raises InvalidArgument."""
@@ -195,9 +206,10 @@ class PdctlGroup(click.Group):
         work = functools.partial(super().main, *args, standalone_mode=False, **kwargs)
         if not standalone_mode:
             return work()
+        given = args[0] if args else kwargs.get("args")
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # log lines of libraries are not for the user
         logging.getLogger().addHandler(logging.NullHandler())
-        sys.exit(_run(work))
+        sys.exit(_run(work, _fail_in_json if asks_for_json(sys.argv[1:] if given is None else given) else _fail))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command and map its errors. Overrides click.Group.invoke."""
@@ -214,7 +226,12 @@ class PdctlGroup(click.Group):
             raise click.exceptions.Exit(0) from None
 
 
-def _run(work: Callable[[], Any]) -> int:
+_Fail = Callable[[str, int, RangelogError | str], int]
+"""Says what failed, and returns the exit code: message, exit code, and the error, or the code of one that is not ours."""
+
+
+def _run(work: Callable[[], Any], fail: _Fail) -> int:
+    usage, failed = errors.InvalidArgument.code, "FAILED"
     try:
         result = work()
         return result if isinstance(result, int) else 0
@@ -223,26 +240,51 @@ def _run(work: Callable[[], Any]) -> int:
         return EXIT_USAGE
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "pdctl"
-        return _fail(f"{error.format_message().rstrip('.')}: see {command} --help", EXIT_USAGE)
+        return fail(f"{error.format_message().rstrip('.')}: see {command} --help", EXIT_USAGE, usage)
     except click.ClickException as error:
-        return _fail(error.format_message(), error.exit_code)
+        code = "NOT_FOUND" if error.exit_code == EXIT_NOT_FOUND else failed
+        return fail(error.format_message(), error.exit_code, code)
     except click.Abort as error:
         if isinstance(error.__cause__ or error.__context__, EOFError):
-            return _fail("no input: nothing was done", EXIT_FAILED)
+            return fail("no input: nothing was done", EXIT_FAILED, failed)
         return EXIT_INTERRUPTED
     except RangelogError as error:
-        return _fail(_one_line(error), exit_code(error))
+        return fail(_one_line(error), exit_code(error), error)
     except UnicodeEncodeError:
-        return _fail("an argument is not UTF-8 text: see --help", EXIT_USAGE)
+        return fail("an argument is not UTF-8 text: see --help", EXIT_USAGE, usage)
     except Exception as error:
         if os.environ.get(DEBUG_ENV):
             raise
-        return _fail(_unexpected(error), EXIT_FAILED)
+        return fail(_unexpected(error), EXIT_FAILED, failed if isinstance(error, OSError | ImportError) else "INTERNAL")
 
 
-def _fail(text: str, code: int) -> int:
+def _fail(text: str, exit_code: int, _of: RangelogError | str) -> int:
     click.echo(f"pdctl: {printable(text)}", err=True)
-    return code
+    return exit_code
+
+
+def _fail_in_json(text: str, exit_code: int, of: RangelogError | str) -> int:
+    ours = of if isinstance(of, RangelogError) else None
+    shown = {
+        "code": ours.code if ours is not None else of,
+        "message": printable(text),
+        "retriable": ours is not None and ours.retriable,
+        "outcome_unknown": ours is not None and ours.outcome_unknown,
+    }
+    click.echo(json.dumps({"error": shown}, ensure_ascii=False), err=True)
+    return exit_code
+
+
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    """Return whether the arguments have -o json, in one of its forms; also of a command line that cannot be parsed."""
+    before = ""
+    for each in arguments:
+        if each == "--":
+            return False
+        if each in ("-ojson", "--output=json") or (each == "json" and before in ("-o", "--output")):
+            return True
+        before = each
+    return False
 
 
 def _unexpected(error: Exception) -> str:
@@ -284,9 +326,17 @@ def output_option(
     """Add the option -o table|json|yaml to a command; with a default of its own: `@output_option(default="json")`."""
     option = click.option(
         "-o", "--output", type=click.Choice(["table", "json", "yaml", *more]), default=default, show_default=True,
-        help="How to print.",
+        help="How to print.", callback=chosen_output,
     )  # fmt: skip
     return option if command is None else option(command)
+
+
+def chosen_output(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    """Return what the verb's -o says, else what -o before the verb says."""
+    session = context.find_object(Session)
+    if context.get_parameter_source(option.name or "") is ParameterSource.DEFAULT and session is not None:
+        return session.output or value
+    return value
 
 
 def confirm(name: str, what: str, *, yes: bool) -> None:

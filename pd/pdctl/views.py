@@ -102,6 +102,7 @@ def object_view(found: common_pb2.Object) -> dict[str, Any]:
         "key": found.key,
         "size_bytes": found.size_bytes,
         "digest": found.digest,
+        "encryption_key_id": found.encryption_key_id,
         "row_group_count": len(found.row_groups),
         "server": found.server,
         "committed_ms": found.committed_ms,

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from pdctl.session import Session
 from rangelog import Client
+from rangelog.tier.encryption_keys import key_provider
 from rangelog_core.errors import ConfigInvalid, Unavailable
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.principals import Port, Role
@@ -46,6 +47,7 @@ async def open_page(
         token=settings.token,
         tls=own_tls,
         tier_url=None,
+        encryption_keys=key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id),
         appends_bytes_max=APPENDS_BYTES_MAX,
         fetches_bytes_max=FETCHES_BYTES_MAX,
     )

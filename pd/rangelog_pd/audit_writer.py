@@ -114,7 +114,13 @@ class AuditWriter:
             self._last_sequence = entries[-1].sequence
 
     async def _open(self, stream_id: int) -> None:
-        self._client = rangelog.Client(list(self._addresses()), token=self._token, tls=self._tls, tier_url=None)
+        self._client = rangelog.Client(
+            list(self._addresses()),
+            token=self._token,
+            tls=self._tls,
+            tier_url=None,
+            encryption_keys=self._driver.encryption_keys,  # its last record may be in the tier alone
+        )
         self._writer = self._client.internal.writer(AUDIT_STREAM_NAME, open_timeout_s=CALL_TIMEOUT_S)
         await self._writer.open()
         end = self._writer.next_offset

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.cluster_time import ClusterTime
@@ -81,7 +82,11 @@ class Driver:
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
-        self.tier_watch = leader_watch(self.tier_url, consensus.is_leader)
+        self.encryption_keys = (
+            key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id) or keys_of_environment()
+        )
+        """None: nothing that goes to the tier needs to be encrypted."""
+        self.tier_watch = leader_watch(self.tier_url, consensus.is_leader, self.encryption_keys)
         self.tier_trials = TierTrials()
         self.rebalance: Rebalance | None = None
         """The last one that was asked of this leader."""

@@ -16,6 +16,7 @@ from rangelog_core.repack_choice import (
     TRIMMED_FRACTION_DEFAULT,
     RepackRules,
 )
+from rangelog_core.stream_defaults import REPLICAS_DEFAULT, REPLICAS_MAX
 from rangelog_pd.consensus.rules.changes import GROUP_SIZES
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
@@ -67,8 +68,15 @@ class PdSettings(TlsSettings):
     restore_snapshot: Path | None = None
     """A saved state that a new group of one begins with; only on an empty directory."""
     tier_url: str = ""
+    encryption_keys_dir: str = ""
+    """Directory of keys, ID.key, as on the range servers: snapshots in the tier are encrypted, and no object is taken that is
+    in clear; empty: RANGELOG_ENCRYPTION_KEYS_DIR counts, where it is set."""
+    encryption_kms_key_id: str = ""
+    """In its place: a key of AWS KMS, by id, alias/name or ARN."""
     token: str | None = Field(default=None, repr=False)
     raft_secret: str = Field(default="", repr=False)
+    stream_replicas: int = Field(default=REPLICAS_DEFAULT, ge=1, le=REPLICAS_MAX)
+    """Replicas of a stream that is created without a number of them. Acks follow: 2, or 1 with one replica."""
     heartbeat_interval_ms: int = Field(default=500, ge=50, le=10_000)
     server_suspect_ms: int = Field(default=1_500, ge=100)
     server_dead_ms: int = Field(default=5_000, ge=200)
@@ -133,6 +141,8 @@ class PdSettings(TlsSettings):
             raise ValueError(f"repack_target_bytes must be 0 (nothing is repacked) or at least {TARGET_BYTES_MIN:,}")
         if self.server_dead_ms <= self.server_suspect_ms:
             raise ValueError("server_dead_ms must be more than server_suspect_ms")
+        if self.encryption_keys_dir and self.encryption_kms_key_id:
+            raise ValueError("encryption_keys_dir and encryption_kms_key_id exclude each other: give one")
         self._check_page()
         return self
 

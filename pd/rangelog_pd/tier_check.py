@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,21 +22,29 @@ TRIAL_WAIT_S = 1.0
 """Below the limit of a client's try."""
 TRIALS_MAX = 4
 
+if TYPE_CHECKING:
+    from rangelog.tier.encryption_keys import KeyProvider
+
 _log = structlog.get_logger("tier")
 
 
-def leader_watch(url_now: Callable[[], str], leads: Callable[[], bool]) -> TierWatch:
+def leader_watch(url_now: Callable[[], str], leads: Callable[[], bool], keys: KeyProvider | None = None) -> TierWatch:
     """Return the watch of the tier; it checks while this member leads."""
 
     async def check() -> None:
         if leads() and (url := url_now()):
-            await _on_a_thread(lambda: check_tier(url))
+            await _on_a_thread(lambda: check_tier(url, keys))
 
     return TierWatch(check)
 
 
-def check_tier(url: str) -> None:
-    """Write to the tier, read it back, write it again, which must be refused, and delete it. Raises what is wrong with it."""
+def check_tier(url: str, keys: KeyProvider | None = None) -> None:
+    """Write to the tier, read it back, write it again, which must be refused, and delete it; ask `keys` for the current key.
+
+    Raises what is wrong with it.
+    """
+    if keys is not None:
+        keys.current()
     from rangelog.tier.object_store import probe
     from rangelog.tier.opening import open_object_store, store_location
 

@@ -15,22 +15,41 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rangelog.tier.encrypted_file import encrypt_file
 from rangelog_core import tier_snapshot
-from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.errors import EncryptionKeyMissing, PreconditionFailed, RangelogError
 from rangelog_core.object_keys import parse_snapshot_key, snapshot_key, snapshot_prefix
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.restore import was_never_used
 from rangelog_pd.state.snapshot import Frozen
+from rangelog_pd.state.store import State
+from rangelog_pd.state.versions import LEVEL_ENCRYPTION
 from rangelog_proto.v1 import restore_pb2
 from rangelog_server_common.single_thread import SingleThread
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore
+    from rangelog.tier.encryption_keys import KeyProvider
 
 LOOK_INTERVAL_S = 0.5
 _FILE = "tier-snapshot.tmp"
 
 _log = structlog.get_logger("pd")
+
+
+def encryption_problem(state: State, keys: KeyProvider | None) -> str:
+    """Return why no snapshot may be written, by the keys that this member has; empty: it may be."""
+    if keys is not None and state.cluster_version < LEVEL_ENCRYPTION:
+        return (
+            f"snapshots are encrypted from cluster version {LEVEL_ENCRYPTION} on, and this cluster is at "
+            f"{state.cluster_version}: finish the upgrade (`pdctl upgrade check`)"
+        )
+    if keys is None and state.range_objects.encrypted_count:
+        return (
+            "the cluster's objects are encrypted, and this placement driver has no keys: a snapshot in clear would name its "
+            "streams; set encryption_keys_dir or encryption_kms_key_id as on the range servers"
+        )
+    return ""
 
 
 class TierSnapshots:
@@ -39,6 +58,7 @@ class TierSnapshots:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._path = driver.settings.data_dir / _FILE
+        self._encrypted = self._path.with_suffix(".encrypted.tmp")
         self._store: ObjectStore | None = None
         self._url = ""
         self._worker = SingleThread("tier-snapshots")
@@ -71,6 +91,7 @@ class TierSnapshots:
             running = state.restore.phase == restore_pb2.RESTORE_PHASE_RUNNING
             if not state.cluster_id or running or was_never_used(state):
                 return  # an empty cluster must not hide the one whose bucket it is given
+            problem = encryption_problem(state, driver.encryption_keys)
             index = max(applied.last, seen)
             header = restore_pb2.TierSnapshotHeader(
                 cluster_id=state.cluster_id,
@@ -82,6 +103,8 @@ class TierSnapshots:
             frozen = driver.machine.freeze_rows()
         failed_before = schedule.last_error
         try:
+            if problem:
+                raise EncryptionKeyMissing(problem)
             size = await self._worker.run(functools.partial(self._write, url, header, frozen))
         except (RangelogError, OSError) as error:
             problem = error.message if isinstance(error, RangelogError) else f"{error.strerror or error}: {self._path}"
@@ -104,10 +127,16 @@ class TierSnapshots:
         try:
             with self._path.open("w+b") as target:
                 size = tier_snapshot.write(target, header, frozen)
+                if self._driver.encryption_keys is not None:
+                    target.seek(0)
+                    with self._encrypted.open("wb") as encrypted:
+                        size = encrypt_file(target, encrypted, self._driver.encryption_keys)
+            path = self._path if self._driver.encryption_keys is None else self._encrypted
             with suppress(PreconditionFailed):  # another leader wrote this very state
-                self._store.put_if_absent(snapshot_key(header.cluster_id, header.applied_index), Path(self._path))
+                self._store.put_if_absent(snapshot_key(header.cluster_id, header.applied_index), Path(path))
         finally:
             self._path.unlink(missing_ok=True)
+            self._encrypted.unlink(missing_ok=True)
         self._forget_old(self._store, header.cluster_id)
         return size
 

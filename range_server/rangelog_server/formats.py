@@ -6,6 +6,7 @@ from rangelog_core import batch
 from rangelog_core.rights import RIGHTS_FORMAT
 from rangelog_core.versions import (
     DATA_PLANE_VERSIONS,
+    ENCRYPTION_VERSIONS,
     LEAVE_WANTED_VERSIONS,
     MANIFEST_VERSIONS,
     OBJECT_VERSIONS,
@@ -21,6 +22,7 @@ FORMATS: dict[str, VersionRange] = {
     "log-segment": entry.SEGMENT_VERSIONS,
     "log-entry": entry.ENTRY_VERSIONS,
     "tiered-object": OBJECT_VERSIONS,
+    "encrypted-object": ENCRYPTION_VERSIONS,
     "manifest": MANIFEST_VERSIONS,
     "repack": REPACK_VERSIONS,
     "leave-wanted": LEAVE_WANTED_VERSIONS,

@@ -44,6 +44,10 @@ class RangeServerSettings(TlsSettings):
     """key=value: what streams may ask of the servers of their replicas."""
     token: str | None = Field(default=None, repr=False)
     tier_url: str = ""
+    encryption_keys_dir: str = ""
+    """Directory of keys, ID.key, of which the newest encrypts the objects that are uploaded; empty: they are in clear."""
+    encryption_kms_key_id: str = ""
+    """In its place: a key of AWS KMS, by id, alias/name or ARN."""
     capacity_bytes: int = Field(default=0, ge=0)
     segment_size_bytes: int = Field(default=64 * MIB, ge=SEGMENT_SIZE_BYTES_MIN, le=SEGMENT_SIZE_BYTES_MAX)
     cache_bytes: int = Field(default=32 * MIB, ge=0)
@@ -90,6 +94,12 @@ class RangeServerSettings(TlsSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_place_of_keys(self) -> RangeServerSettings:
+        if self.encryption_keys_dir and self.encryption_kms_key_id:
+            raise ValueError("encryption_keys_dir and encryption_kms_key_id exclude each other: give one")
+        return self
 
     @field_validator("data_listen", "control_listen")
     @classmethod

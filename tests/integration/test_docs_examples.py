@@ -11,7 +11,7 @@ import pytest
 
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from tests.integration.conftest import TEST_SETTINGS
+from tests.integration.conftest import TEST_SETTINGS, LocalFactory
 from tests.support.page_examples import ADDRESS, PageRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -43,3 +43,14 @@ def test_the_topic_example_of_the_readme(broker_cluster: Cluster, capsys: pytest
     addresses = re.escape(ADDRESS) + r"[^\"]*"
     exec(compile(re.sub(addresses, broker_cluster.connect_string, program), "README.md", "exec"), {})
     assert "b'table 7' b'coffee'" in capsys.readouterr().out
+
+
+async def test_the_quickstart(start_local: LocalFactory, tmp_path: Path) -> None:
+    """Every command and program of the page succeeds on a `rangelog local` in its own directory, and prints what it shows."""
+    page = ROOT / "docs" / "quickstart.md"
+    assert "```console\nrangelog local\n```" in page.read_text()
+    local = await asyncio.to_thread(start_local)
+    await asyncio.to_thread(local.wait_for, "rangelog is up")
+    (tmp_path / "rangelog-data").symlink_to(local.data_dir)
+    async with asyncio.timeout(120):
+        assert await PageRunner(page, local.connect_string, tmp_path).run() >= 7

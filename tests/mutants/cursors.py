@@ -7,6 +7,8 @@ from tests.mutants.mutant import Edit, Mutant, rare
 _STATE = "rangelog_pd.state.cursors"
 _RETENTION = "rangelog_pd.reconcile.retention"
 _READER = "rangelog._read.cursor_reader"
+_WRITER = "rangelog._append.writer"
+_END_TEST = "client/append/test_expected_end.py"
 _STATE_TEST = "pd/state/test_pd_cursors.py"
 _RETENTION_TEST = "pd/reconcile/test_pd_cursor_retention.py"
 
@@ -20,10 +22,35 @@ CURSORS: tuple[Mutant, ...] = (
     rare("poll-commits-ahead", "a commit after a poll has what nobody was handed", _READER,
          "        return self.unmarked_chunks()\n", "        return self.chunks()\n", "client/read/test_cursors.py"),
     rare("append-all-runs-ahead", "a bulk append takes all of its input into memory", "rangelog._append.many_records",
-         "            if not writer.has_room:\n", "            if False:\n", "client/append/test_append_all.py"),
+         "        async for record in _each(records):\n            if not writer.has_room:\n",
+         "        async for record in _each(records):\n            if False:\n", "client/append/test_append_all.py"),
     rare("append-all-knows-too-much", "after an error in the middle, nothing is said to be appended",
          "rangelog._append.many_records",
          "        if count and not error.outcome_unknown:\n", "        if False:\n", "client/append/test_append_all.py"),
+    rare("feed-waits-for-its-iterable", "what a slow iterable gave is not sent until it gives more", "rangelog._sync_submit",
+         "            self._loop.call_soon(wanted.set)\n",
+         "            if self._ended:\n                self._loop.call_soon(wanted.set)\n", "client/test_sync_writer.py"),
+    rare("feed-without-bound", "a blocking bulk append takes all of its input into memory", "rangelog._sync_submit",
+         "                len(self._items) >= FEED_RECORDS_MAX or", "                False and", "client/test_sync_writer.py"),
+    rare("lag-moves-a-reader", "asking for the lag in the midst of an iteration brings records again", "rangelog._read.reader",
+         "        if not self._is_resolved and self._polling is None:\n",
+         "        if not self._is_begun and self._polling is None:\n",
+         "client/read/test_polling.py"),
+    rare("expected-end-of-what-is-acked", "a repeat of an append that is under way brings a second record", _WRITER,
+         "            check_expected_end(self.stream, expected_end, self._next_offset)\n",
+         "            check_expected_end(self.stream, expected_end, self.confirm_offset)\n", _END_TEST),
+    rare("expected-end-before-the-wait", "an append that waited for room comes behind what others appended", _WRITER,
+         "        self._home.check()\n        if not self.has_room:\n            await self.ready(timeout_s=timeout_s)\n"
+         "        return",
+         "        if expected_end is not None:\n            check_expected_end(self.stream, expected_end, self._next_offset)\n"
+         "            expected_end = None\n"
+         "        if not self.has_room:\n            await self.ready(timeout_s=timeout_s)\n        return", _END_TEST),
+    rare("expected-end-of-the-first-alone", "records of others come into a batch with an expected end",
+         "rangelog._append.many_records",
+         "            if expected_end is None and not writer.has_room:\n", "            if not writer.has_room:\n", _END_TEST),
+    Mutant("expected-end-is-a-least-end", "a record is appended although the stream has grown since",
+           (Edit("rangelog._append.expected_end",
+                 "    if expected_end != end_offset:\n", "    if expected_end > end_offset:\n"),)),
     rare("poll-forgets", "what a poll waited for in vain is lost", "rangelog._read.polling",
          "        if self._reading is None:\n", "        if True:\n", "client/read/test_polling.py"),
     rare("poll-repeats", "a poll hands the rest of a chunk out again", "rangelog._read.polling",

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Edit, Mutant, rare
 _COMMANDS = "rangelog_pd.reconcile.commands"
 _ORPHANS = "rangelog_pd.reconcile.orphans"
 _LOSSES = "rangelog_pd.state.losses"
+_CALLS = "rangelog_pd.handlers.repairs"
 _READING = "rangelog.protocol.reading"
 _UPKEEP = "rangelog_pd.reconcile.upkeep"
 _STREAMS = "rangelog_pd.state.streams"
@@ -81,6 +82,16 @@ REPAIRS: tuple[Mutant, ...] = (
          "    if request.expected_epoch not in (0, stream.epoch):\n", "    if False:\n", "pd/state/test_pd_losses.py"),
     rare("loss-of-what-may-return", "a loss is accepted while a server may bring the range back", _LOSSES,
          "    if left:\n", "    if False:\n", "pd/state/test_pd_losses.py"),
+    rare("loss-trusts-quarantined", "records of a quarantined copy are kept as if they were sound", _CALLS,
+         " if each is not None and each.state != pd_pb2.REPLICA_STATE_QUARANTINED", " if each is not None",
+         "pd/handlers/test_pd_repair_calls.py"),
+    rare("loss-counts-quarantined-as-sound", "a range whose copies are damaged can neither be sealed nor given up", _LOSSES,
+         "    left = sum(member.server not in given_up for member in left_of(state, found))\n",
+         "    left = len(left_of(state, found))\n", "pd/handlers/test_pd_repair_calls.py"),
+    rare("loss-gives-up-unasked", "a quarantined copy is given up without a word", _CALLS,
+         "    if quarantined and not request.give_up_quarantined:\n", "    if False:\n", "pd/handlers/test_pd_repair_calls.py"),
+    rare("orphan-damaged-unseen", "an open range with a damaged copy and no writer stays as it is", _UPKEEP,
+         "    return report is not None and bool(report.problem)\n", "    return False\n", "pd/reconcile/test_pd_orphans.py"),
     rare("loss-is-skipped", "a reader is told to wait where nothing will ever come", _READING,
          "    if source.lost and source.tiered_end_offset <= position:\n", "    if False:\n",
          "tests/scenarios/test_scenarios.py"),

@@ -210,7 +210,7 @@ def _not_healed(cluster: VirtualCluster) -> str:
 
 
 def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
-    """An open range with records that is old, or lost a member, is sealed: by its writer or, if that is gone, without one.
+    """An open range with records that is old, or lost a copy, is sealed: by its writer or, if that is gone, without one.
 
     So is one with a place on a server that is drained, also without records.
     """
@@ -229,8 +229,16 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
         return f"range {each.stream_id}/{each.index} is open, and there are servers for {wanted} members: {copies}"
     gone = [copy for copy in copies if copy.endswith("another incarnation")]
     is_old = cluster.state.due.open_ages.get((each.stream_id, each.index), math.inf) <= cluster.state.time_ms
-    waits = some and (gone or is_old) and cluster.state.cluster_version >= LEVEL_OPERATIONS
-    return f"range {each.stream_id}/{each.index} is open, and old or without a member: {copies}" if waits else ""
+    damaged = any(
+        store is not None and replica is not None and replica.core.problem
+        for member in each.replicas
+        for store in [cluster.servers[member.server].store]
+        for replica in [store.replicas.get((each.stream_id, each.index)) if store is not None else None]
+    )
+    waits = some and (gone or is_old or damaged) and cluster.state.cluster_version >= LEVEL_OPERATIONS
+    return (
+        f"range {each.stream_id}/{each.index} is open, and old, damaged or without a member: {copies}" if waits else ""
+    )
 
 
 def _not_whole(cluster: VirtualCluster, config: common_pb2.StreamConfig, each: common_pb2.Range) -> str:

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import rangelog
-from rangelog_core.errors import RangelogError, RecordsLost
+from rangelog_core.errors import PreconditionFailed, RangelogError, RecordsLost
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_pd.state.losses import has_no_end, is_gone
@@ -34,7 +34,7 @@ CORNER_CASES = (
     "the loss of an open range was accepted",
     "a member had records of an open range whose loss was accepted",
 )
-RARE = ("acked records were lost with two disks",)
+RARE = ("acked records were lost with two disks", "a quarantined copy of an open range was given up")
 
 
 def strikes(clients: Clients) -> bool:
@@ -63,8 +63,6 @@ async def strike(clients: Clients) -> None:
     if chance.random() < 0.7:
         members.sort(key=lambda name: -_end_at(clients, name, found))  # the one that is left has the least
     victims = members[:2]
-    if _would_leave_damage(clients, victims):
-        return  # a third loss: that copy is refused, and its server has to be removed
     for name in victims:
         cluster.servers[name].stop(power=True)
         cluster.servers[name].lose_disk()
@@ -83,18 +81,6 @@ def _end_at(clients: Clients, server: str, of: common_pb2.Range) -> int:
     store = clients.cluster.servers[server].store
     replica = store.replicas.get((of.stream_id, of.index)) if store is not None else None
     return replica.core.durable_offset if replica is not None else of.start_offset
-
-
-def _would_leave_damage(clients: Clients, victims: list[str]) -> bool:
-    """Whether an open range would be left with damaged copies alone."""
-    cluster = clients.cluster
-    state: Any = cluster.state
-    for key, each in state.ranges.items():
-        left = [member.server for member in each.replicas if member.server not in victims]
-        has_no_end = each.state == common_pb2.RANGE_STATE_OPEN and len(left) <= len(each.replicas) - each.acks
-        if has_no_end and any(cluster.servers[name].disk.has_failed(key) for name in left):
-            return True
-    return False
 
 
 async def _until(clients: Clients, holds: Callable[[], bool]) -> None:
@@ -116,17 +102,27 @@ async def _accept_all(clients: Clients, chance: Random) -> dict[int, repair_pb2.
             try:
                 request = repair_pb2.ListRepairsRequest(state="REPAIR_STATE_LOST", page_size=1_000)
                 for each in (await calls.list_repairs(request, timeout_s=CALL_S)).repairs:
-                    key = (each.range.stream_id, each.range.index)
-                    acceptance = repair_pb2.AcceptLossRequest(
-                        request_id=f"{chance.random()}", stream_id=key[0], range_index=key[1]
-                    )
-                    accepted[key[0]] = await calls.accept_loss(acceptance, timeout_s=CALL_S)
+                    accepted[each.range.stream_id] = await _accept(clients, calls, each.range, f"{chance.random()}")
             except RangelogError as error:
                 cluster.note(f"accept_loss: {type(error).__name__}")
             await asyncio.sleep(0.3)
     finally:
         await pd.close()
     return accepted
+
+
+async def _accept(
+    clients: Clients, calls: RepairClient, of: common_pb2.Range, request_id: str
+) -> repair_pb2.AcceptLossResponse:
+    request = repair_pb2.AcceptLossRequest(request_id=request_id, stream_id=of.stream_id, range_index=of.index)
+    try:
+        return await calls.accept_loss(request, timeout_s=CALL_S)
+    except PreconditionFailed as error:
+        if "--give-up-quarantined" not in error.message:
+            raise
+        clients.cluster.note(RARE[1])
+        request.request_id, request.give_up_quarantined = f"{request_id} and what is quarantined", True
+        return await calls.accept_loss(request, timeout_s=CALL_S)
 
 
 def _stuck(clients: Clients) -> list[tuple[int, int]]:

@@ -39,6 +39,8 @@ class Append:
     returned: float = 0.0
     offset: int = -1
     outcome: Literal["ok", "failed", "unknown"] = "unknown"
+    promised: int = -1
+    """The offset that its writer would give it; -1: nobody asked."""
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Life:
     history: History = field(default_factory=History)
     """What readers saw and were told."""
     acked: dict[int, bytes] = field(default_factory=dict)
+    opened: list[tuple[int, int]] = field(default_factory=list)
+    """Of each writer that was opened: its epoch, and where the stream ended then."""
     stamps_ms: list[int] = field(default_factory=list)
     """Timestamps of acked records."""
     trims: list[tuple[int, float]] = field(default_factory=list)
@@ -112,9 +116,22 @@ class Life:
         if final is not None:
             first = final[0][0] if final else max(self.trimmed, max(self.acked, default=-1) + 1)
             assert [offset for offset, _ in final] == list(range(first, first + len(final))), "the last read has a hole"
+            self._check_promises({identity: offset for offset, identity in final})
             end.append(Final(self.label, "reader", first, tuple(identity for _, identity in final), time_s=time_s))
         report = check_log(*self._writers(), self.history.events, end)
         assert report.clean, f"{report.summary()}: {report.violations[0]}"
+
+    def _check_promises(self, found: dict[bytes, int]) -> None:
+        """What is in the log is where it was promised, acked or not, and no later writer began below it."""
+        for each in self.appends:
+            offset = found.get(each.identity)
+            if offset is None or each.promised < 0:
+                continue
+            assert offset == each.promised, f"{each.identity!r} was promised {each.promised} and is at {offset}"
+            for epoch, began in self.opened:
+                assert epoch <= each.epoch or began > offset, (
+                    f"the writer of epoch {epoch} was told the end {began}: {each.identity!r} came to be at {offset} later"
+                )
 
     def _writers(self) -> list[list[Event]]:
         writers: dict[str, list[tuple[float, int, Event]]] = {}

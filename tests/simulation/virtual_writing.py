@@ -8,7 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from rangelog_core.errors import AppendTimeout, RangelogError, StreamNotFound, WriterClosed, WriterFenced
+from rangelog_core.errors import (
+    AppendTimeout,
+    PreconditionFailed,
+    RangelogError,
+    StreamNotFound,
+    WriterClosed,
+    WriterFenced,
+)
 from tests.simulation.virtual_life import Append, Life
 from tests.simulation.virtual_time import WALL_S, here
 
@@ -78,6 +85,7 @@ class _Writing:
     async def _append_all(self, writer: Any) -> bool:
         """Return whether to open again, when something is left to append."""
         self._cluster.note("writer opened")
+        self._life.opened.append((writer.epoch, writer.next_offset))
         if self._life is self._clients.main:
             self._clients.holders[here().name] = None
         if self.waits_s:
@@ -116,14 +124,34 @@ class _Writing:
         value = identity + b"|" + bytes(min(8_000, int(chance.expovariate(1 / self._clients.value_bytes))))
         stamp = int((WALL_S + now + chance.uniform(-self._jitter_s, self._jitter_s)) * 1000) if self._stamps else None
         noted = Append(identity, self._name, self._sequence, writer.epoch, now, stamp)
+        noted.promised = writer.next_offset
+        expected_end = noted.promised if self._sequence % 2 else None
         try:
-            future = writer.submit(value, timestamp=stamp)
+            if self._sequence % 8 == 0:
+                self._append_elsewhere(writer, identity)
+            future = writer.submit(value, timestamp=stamp, expected_end=expected_end)
         except RangelogError as error:
             self._note_failure(noted, error)
             raise
         finally:
             life.appends.append(noted)
         future.add_done_callback(lambda done: self._acked(noted, done))
+
+    def _append_elsewhere(self, writer: Any, identity: bytes) -> None:
+        """With an expected end that is not the stream's: a record that nobody may see."""
+        end = writer.next_offset
+        wrong = max(0, end - 1) if self._sequence % 16 else end + 1
+        if wrong == end:
+            return
+        try:
+            writer.append_nowait(b"refused " + identity, expected_end=wrong)
+        except PreconditionFailed as error:
+            told = error.offset
+        else:
+            told = None
+        if told != end or writer.next_offset != end:
+            self._cluster.fail(f"an append that expected the end {wrong} was told {told}, not {end}")
+        self._cluster.note("append with another end refused")
 
     def _acked(self, noted: Append, done: asyncio.Future[Any]) -> None:
         noted.returned = self._clients.loop.now
@@ -134,6 +162,8 @@ class _Writing:
             return
         life = self._life
         noted.outcome, noted.offset = "ok", done.result().offset
+        if noted.offset != noted.promised:
+            self._cluster.fail(f"{noted.identity!r} was promised {noted.promised} and acked at {noted.offset}")
         before = life.acked.setdefault(noted.offset, noted.identity)
         if before != noted.identity:
             self._cluster.fail(f"offset {noted.offset} was acked for {before!r} and for {noted.identity!r}")

@@ -1,7 +1,9 @@
 """The examples of a page of the documentation, run in their order on one cluster, as a reader runs them.
 
 What holds: each Python block runs in the names that the blocks before it left, with `await` as in `python -m asyncio`; each
-command of a console block runs in one empty directory. A text block behind an example is what it prints, to the letter.
+command of a console block runs in one empty directory. A text block behind an example is what it prints, to the letter, but
+for `…`, which stands for anything within a line. Of a console block the lines that call pdctl run; all of it as one script,
+where the line above the block is `<!-- tested -->`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from typing import Any
 ADDRESS = "127.0.0.1:7100"
 """The placement driver in the examples: that of `rangelog local`."""
 COMMAND_TIMEOUT_S = 60
+TESTED = "<!-- tested -->\n"
+"""Stands above a console block that runs as it is."""
 _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -34,6 +38,16 @@ class Example:
     code: str
     line: int
     prints: str | None = None
+    whole: bool = False
+
+
+def prints_as_shown(printed: str, shown: str) -> bool:
+    """Whether a program printed what its page shows.
+
+    >>> prints_as_shown("0  12:04:55Z  UA\\n", "0  …  UA\\n"), prints_as_shown("0\\n1\\n", "…\\n")
+    (True, False)
+    """
+    return re.fullmatch("[^\n]*".join(map(re.escape, shown.split("…"))), printed) is not None
 
 
 def page_examples(text: str) -> list[Example]:
@@ -49,9 +63,13 @@ def page_examples(text: str) -> list[Example]:
         if language == "text":
             assert found and not text[behind : block.start()].strip(), f"a text block that follows no example: {code}"
             found[-1].prints = code
-        elif language == "python" or "pdctl" in code:
-            kept = code if language == "python" else "".join(each for each in code.splitlines(True) if "pdctl" in each)
-            found.append(Example(language, kept, text[: block.start(1)].count("\n") + 2))
+        elif (whole := text[: block.start()].endswith(TESTED)) or language == "python" or "pdctl" in code:
+            kept = (
+                code
+                if language == "python" or whole
+                else "".join(each for each in code.splitlines(True) if "pdctl" in each)
+            )
+            found.append(Example(language, kept, text[: block.start(1)].count("\n") + 2, whole=whole))
         behind = block.end()
     return found
 
@@ -72,7 +90,7 @@ class PageRunner:
             "RANGELOG_PD": connect_string,
             "XDG_CONFIG_HOME": str(directory),
             "COLUMNS": "200",
-            "PYTHON": sys.executable,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
     async def run(self) -> int:
@@ -82,7 +100,8 @@ class PageRunner:
             for example in examples:
                 printed = await (self._python(example) if example.language == "python" else self._console(example))
                 if example.prints is not None:
-                    assert printed == example.prints, f"{self._page.name}, line {example.line} prints {printed}"
+                    shown = prints_as_shown(printed, example.prints)
+                    assert shown, f"{self._page.name}, line {example.line} prints {printed}"
         finally:
             if "client" in self.names:
                 await self.names["client"].close()
@@ -105,9 +124,10 @@ class PageRunner:
 
     async def _console(self, example: Example) -> str:
         printed = ""
-        for number, line in enumerate(example.code.splitlines(), example.line):
+        lines = [f"set -e\n{example.code}"] if example.whole else example.code.splitlines()
+        for number, line in enumerate(lines, example.line):
             process = await asyncio.create_subprocess_exec(
-                *("bash", "-c", f'pdctl() {{ "$PYTHON" -m pdctl "$@"; }}\nset -o pipefail\n{line}'),
+                *("bash", "-c", f"set -o pipefail\n{line}"),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from pdctl.units import show_count
+from rangelog.tier.encryption_keys import KEYS_DIR_ENV
+from rangelog_cli.local.background import Running, write_running
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
+from rangelog_cli.local.naming import choose_name, write_local_context
 from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster, Process
+from rangelog_core.errors import RangelogError
 from rangelog_core.net.tls import CA_ENV, CERTIFICATE_ENV, KEY_ENV, TlsConfig
 
 DEFAULT_PORT = 7100
@@ -82,19 +88,31 @@ def run_local(
     tier_url: str | None,
     port: int | None,
     tls: bool | None,
-    write_context: bool,
+    encrypted: bool | None = None,
+    write_context: bool = True,
+    context_name: str | None = None,
+    in_background: bool = False,
 ) -> int:
-    """Run until SIGINT or SIGTERM; exit code 0 after a clean stop. Raises the errors of `Cluster.open` and `start`."""
+    """Run until SIGINT or SIGTERM; exit code 0 after a clean stop. Raises the errors of `Cluster.open` and `start`.
+
+    `context_name`: of the context for pdctl, None: see `naming`. Raises PreconditionFailed where it is another cluster's.
+    """
     fresh = not (data_dir / "cluster.json").exists()
+    if brokers is None and fresh:
+        brokers = DEFAULT_BROKERS if range_servers != 1 else 0
+    name = choose_name(data_dir.absolute(), context_name) if write_context else ""
     cluster = Cluster.open(
         data_dir,
         pds=pds,
         range_servers=range_servers,
-        brokers=DEFAULT_BROKERS if brokers is None and fresh else brokers,
+        brokers=brokers,
         tier_url=tier_url,
         base_port=DEFAULT_PORT if port is None and fresh else port,
         tls=tls,
+        encrypted=encrypted,
     )
+    running = Running.this_process(in_background=in_background, context=name)
+    write_running(cluster.directory, running)
     enable_metrics(cluster)
     pages = enable_page(cluster)
     click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
@@ -104,7 +122,10 @@ def run_local(
         wait_healthy(cluster)
         stop = threading.Event()
         _on_stop_signals(lambda *_: stop.set())
-        click.echo(banner(cluster, context_note=_write_context(cluster) if write_context else "", pages=pages))
+        note = _write_context(cluster, name) if name else ContextNote()
+        click.echo(banner(cluster, note, pages=pages, in_background=in_background))
+        sys.stdout.flush()
+        write_running(cluster.directory, replace(running, is_up=True))
         _look_after(cluster, stop)
     except KeyboardInterrupt:
         pass  # a stop was requested during the start
@@ -116,11 +137,35 @@ def run_local(
     return 0
 
 
-def banner(cluster: Cluster, *, context_note: str = "", pages: Sequence[str] = ()) -> str:
+@dataclass(frozen=True)
+class ContextNote:
+    """The context that was written: its name, or "", and whether commands go to it."""
+
+    name: str = ""
+    in_use: bool = False
+
+    @property
+    def pdctl(self) -> str:
+        """Return how pdctl is called for this cluster."""
+        return "pdctl" if self.in_use or not self.name else f"pdctl --context {self.name}"
+
+    def __str__(self) -> str:
+        if self.in_use:
+            return f"{self.name}, in use"
+        return f"{self.name}, not in use: another cluster is; `pdctl context use {self.name}` changes that"
+
+
+def banner(
+    cluster: Cluster, note: ContextNote = ContextNote(), *, pages: Sequence[str] = (), in_background: bool = False
+) -> str:
     """Return the text for people after the start: addresses, and the next commands."""
     plan = cluster.plan
     servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
-    counts = f"{len(plan.pds)} placement drivers, {len(plan.range_servers)} range servers, {len(plan.brokers)} brokers"
+    counts = ", ".join([
+        show_count(len(plan.pds), "placement driver"),
+        show_count(len(plan.range_servers), "range server"),
+        show_count(len(plan.brokers), "broker"),
+    ])  # fmt: skip
     brokers = ", ".join(f"{broker.name} 127.0.0.1:{broker.port}" for broker in plan.brokers)
     scheme = "https" if plan.tls else "http"
     rest = ", ".join(f"{scheme}://{broker.host}:{broker.rest_port}" for broker in plan.brokers if broker.rest_port)
@@ -141,18 +186,38 @@ def banner(cluster: Cluster, *, context_note: str = "", pages: Sequence[str] = (
             if cluster.certificates
             else []
         ),
-        *([f"  pdctl context  {context_note}"] if context_note else []),
+        *(
+            [f"  encryption     {cluster.keys_dir}: objects of the tier cannot be read without it"]
+            if plan.encrypted
+            else []
+        ),
+        *([f"  pdctl context  {note}"] if note.name else []),
+        *_one_copy(len(plan.range_servers)),
         "",
-        "  Try, in another terminal:",
-        *([] if context_note else [f"    export RANGELOG_PD={cluster.connect_string}", *_exports(cluster.tls)]),
-        "    pdctl cluster status",
-        "    pdctl stream create hello && echo 'first record' | pdctl stream append hello",
-        "    pdctl stream read hello",
+        "  Try:" if in_background else "  Try, in another terminal:",
+        *([] if note.name else [f"    export RANGELOG_PD={cluster.connect_string}", *_exports(cluster.tls)]),
+        *([f"    export {KEYS_DIR_ENV}={cluster.keys_dir}"] if plan.encrypted else []),
+        f"    {note.pdctl} cluster status",
+        f"    {note.pdctl} stream create hello && echo 'first record' | {note.pdctl} stream append hello",
+        f"    {note.pdctl} stream read hello",
         "",
-        "  Ctrl-C stops it; the data stays.",
+        f"  `rangelog local stop --data-dir {cluster.directory}` stops it; the data stays."
+        if in_background
+        else "  Ctrl-C stops it; the data stays.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _one_copy(range_servers: int) -> list[str]:
+    """Return what one range server means."""
+    if range_servers > 1:
+        return []
+    return [
+        "",
+        "  One range server: streams have one copy and an ack means that it is on this one disk; what the disk loses is lost.",
+        "  Topics, groups and tables need two: start again with --range-servers 3 --brokers 2.",
+    ]
 
 
 def _exports(tls: TlsConfig | None) -> list[str]:
@@ -179,12 +244,11 @@ def _look_after(cluster: Cluster, stop: threading.Event) -> None:
         keeper.check(time.monotonic())
 
 
-def _write_context(cluster: Cluster) -> str:
-    """Write the context file for pdctl; return its path, empty after a failure, which is only reported."""
-    from rangelog.context import write_context
-
+def _write_context(cluster: Cluster, name: str) -> ContextNote:
+    """Write the context for pdctl; a failure is only reported."""
     try:
-        return str(write_context("local", cluster.pd_addresses, cluster.tls))
-    except OSError as error:
-        click.echo(f"rangelog: the context file was not written ({error.strerror}): pass --pd to pdctl", err=True)
-        return ""
+        return ContextNote(name, write_local_context(cluster.directory, name, cluster.pd_addresses, cluster.tls))
+    except (OSError, RangelogError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.message
+        click.echo(f"rangelog: the context was not written ({reason}): pass --pd to pdctl", err=True)
+        return ContextNote()

@@ -79,6 +79,7 @@ class ClusterPlan:
     base_port: int
     brokers: tuple[BrokerPlan, ...] = ()
     tls: bool = False
+    encrypted: bool = False
 
     @property
     def pd_addresses(self) -> list[str]:

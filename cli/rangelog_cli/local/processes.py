@@ -17,7 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from rangelog.tier.encryption_keys import KEYS_DIR_ENV
 from rangelog_cli.local.certificates import ADMIN, CLIENT, LocalCertificates
+from rangelog_cli.local.encryption import KEYS, with_encryption
 from rangelog_cli.local.plan import (
     BrokerPlan,
     ClusterPlan,
@@ -59,6 +61,8 @@ class Cluster:
         self.plan = plan
         self._lock = lock
         self._launches = launches or {}
+        if plan.encrypted:
+            env = {KEYS_DIR_ENV: str(self.keys_dir)} | dict(env)
         self.certificates = LocalCertificates.of(directory, plan) if plan.tls else None
         self.placement_drivers = {pd.name: self._pd(pd, env) for pd in plan.pds}
         self.range_servers = {server.name: self._server(server, env) for server in plan.range_servers}
@@ -75,6 +79,7 @@ class Cluster:
         tier_url: str | None = None,
         base_port: int | None = None,
         tls: bool | None = None,
+        encrypted: bool | None = None,
         env: Mapping[str, str] | None = None,
         hosts: Mapping[str, str] | None = None,
         launches: Mapping[str, Launch] | None = None,
@@ -82,8 +87,8 @@ class Cluster:
         """Lock `directory` and read its plan, or make one. No process is started.
 
         A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, no broker, a tier in the
-        directory itself, free ports and no TLS. `env` is added to the children's environment (settings such as
-        RANGELOG_SERVER_…).
+        directory itself, free ports, no TLS and objects in clear. `env` is added to the children's environment (settings
+        such as RANGELOG_SERVER_…).
         By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
@@ -95,7 +100,8 @@ class Cluster:
         lock = _lock_directory(directory)
         try:
             plan = _plan_for(directory, pds, range_servers, brokers, tier_url, base_port)
-            plan = with_hosts(plan if tls is None else replace(plan, tls=tls), hosts or {})
+            plan = plan if tls is None else replace(plan, tls=tls)
+            plan = with_hosts(with_encryption(plan, directory / KEYS, encrypted), hosts or {})
             refuse_busy(plan.ports())
             write_plan(directory, plan)
         except BaseException:
@@ -107,6 +113,11 @@ class Cluster:
     def pd_addresses(self) -> list[str]:
         """host:port of every placement driver's API."""
         return self.plan.pd_addresses
+
+    @property
+    def keys_dir(self) -> Path:
+        """The directory of keys, where objects are encrypted."""
+        return self.directory / KEYS
 
     @property
     def connect_string(self) -> str:
@@ -195,6 +206,8 @@ class Cluster:
         for member in self.plan.pds:
             arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
         secret = {"RANGELOG_PD_RAFT_SECRET": self.plan.raft_secret}  # by environment: other users can see arguments
+        if len(self.plan.range_servers) == 1:
+            secret["RANGELOG_PD_STREAM_REPLICAS"] = "1"
         return self._process(pd.name, arguments, home, secret | self._tls(Role.PD, pd.name, "RANGELOG_PD_") | dict(env))
 
     def _server(self, server: ServerPlan, env: Mapping[str, str]) -> Process:
@@ -268,8 +281,8 @@ def _plan_for(
     if plan is None:
         tier = f"file://{directory / 'tier'}" if tier_url is None else tier_url
         return make_plan(
-            pds=pds or 3,
-            range_servers=range_servers or 3,
+            pds=3 if pds is None else pds,
+            range_servers=3 if range_servers is None else range_servers,
             brokers=brokers or 0,
             tier_url=tier,
             base_port=base_port or 0,

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
 from rangelog._append.encoded_batch import EncodedBatch
-from rangelog._append.many_records import Records, append_all
+from rangelog._append.expected_end import check_expected_end
+from rangelog._append.many_records import append_all, append_batch
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
@@ -31,6 +32,7 @@ from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.home_loop import HomeLoop
 from rangelog_core.record import Ack, AppendRecord
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -81,6 +83,7 @@ class Writer:
         self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._home = HomeLoop()
         self._stream: common_pb2.Stream
         self._codec = CODEC_NONE
         self._next_offset = 0
@@ -120,6 +123,7 @@ class Writer:
             WriterFenced: Another writer opened the stream after this call.
             Unavailable: The placement driver does not answer in time.
         """
+        self._home.check()
         self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
         await self.claim()
@@ -211,6 +215,7 @@ class Writer:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
         timeout_s: float | None = None,
     ) -> Ack:
         """Append one record and return its ack, which has the record's offset.
@@ -220,6 +225,7 @@ class Writer:
             key: The key, if any.
             headers: Header names and values, at most 255 of them.
             timestamp: A datetime, or milliseconds since the Unix epoch; None: now.
+            expected_end: Append only if this is `next_offset`, so that the record gets this offset or none (docs/outcomes.md).
             timeout_s: Limit in seconds; None: the writer's `append_timeout_s`.
 
         Raises:
@@ -227,12 +233,16 @@ class Writer:
             WriterFenced: A later writer owns the stream.
             RecordTooLarge: The record exceeds 1 MiB.
             InvalidArgument: The value, key, headers or timestamp are not valid.
+            PreconditionFailed: The stream does not end at `expected_end`; nothing is appended. `offset`: where it ends.
             WriterClosed: The writer is not open.
             StreamNotFound: The stream was deleted.
         """
+        self._home.check()
         if not self.has_room:
             await self.ready(timeout_s=timeout_s)
-        return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
+        return await self._wait(
+            self.submit(value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end), timeout_s
+        )
 
     def submit(
         self,
@@ -241,6 +251,7 @@ class Writer:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
     ) -> asyncio.Future[Ack]:
         """Append one record without waiting. The arguments are those of `append`.
 
@@ -253,7 +264,7 @@ class Writer:
             Overloaded: Twice `inflight_bytes_max` bytes are not acked.
             RangelogError: The errors of `append` that are known at once.
         """
-        offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
+        offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end)
         future: asyncio.Future[Ack] = self._loop.create_future()
         self._builder.notify(offset, future)
         return future
@@ -265,6 +276,7 @@ class Writer:
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
     ) -> int:
         """Append one record without waiting and without a future, at the lowest cost. The arguments are those of `append`.
 
@@ -280,6 +292,8 @@ class Writer:
         """
         if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
             self._refuse()
+        if expected_end is not None:
+            check_expected_end(self.stream, expected_end, self._next_offset)
         if (
             key is None
             and headers is None
@@ -301,12 +315,13 @@ class Writer:
         self._next_offset = offset + 1
         # Later records of a batch need not ask: where the first may not be sent, the ack of a batch in flight sends them all.
         if count == 1 and not self._pump_due and self._may_send():
+            self._home.check()
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset
 
     def submit_batch(self, data: bytes, header: BatchHeader | None = None) -> asyncio.Future[Ack]:
-        """Append a batch that was encoded elsewhere, its records and header fields as they are. For brokers.
+        """Append a batch that was encoded elsewhere, its records and header fields as they are. For the package's own use.
 
         The caller has checked it (`check_batch` returns its `header`); stream, range, epoch and offsets become this writer's.
         Returns a future of the ack of its first record. Raises as `submit`.
@@ -327,42 +342,22 @@ class Writer:
         return acked
 
     async def append_batch(
-        self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
-    ) -> list[Ack]:
+        self, records: Iterable[bytes | AppendRecord], *, expected_end: int | None = None, timeout_s: float | None = None
+    ) -> list[Ack]:  # fmt: skip
         """Append records in order and return one ack per record, in the same order, once all are acked.
 
         `records` are values, or AppendRecords with key, headers and timestamp; `timeout_s` is the limit of each wait, as in
         `append`. An invalid record is refused before any record is appended. When an error has `outcome_unknown`, some of the
-        records may be acked. Raises the errors of `append`.
+        records may be acked. With `expected_end` all follow from that offset on, or none is appended: together they then take
+        at most `inflight_bytes_max` bytes. Raises the errors of `append`.
         """
-        checked = list(records)
-        for record in checked:
-            if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
-                continue
-            if isinstance(record, AppendRecord):
-                check_record(*record)
-            else:
-                check_record(record, None, None, None)
-        offsets: list[int] = []
-        try:
-            for record in checked:
-                if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
-                    await self.ready(timeout_s=timeout_s)
-                if isinstance(record, AppendRecord):
-                    value, key, headers, timestamp_ms = record
-                    offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
-                else:
-                    offset = self.append_nowait(record)
-                offsets.append(offset)
-            if offsets:
-                await self.flush(timeout_s=timeout_s)
-        except RangelogError as error:
-            if offsets and not error.outcome_unknown:
-                raise error.with_outcome(unknown=True) from error
-            raise
-        return [Ack(offset) for offset in offsets]
+        return await append_batch(
+            self, list(records), expected_end=expected_end, bytes_max=self._inflight_bytes_max, timeout_s=timeout_s
+        )
 
-    async def append_all(self, records: Records, *, timeout_s: float | None = None) -> int:
+    async def append_all(
+        self, records: Iterable[bytes | AppendRecord] | AsyncIterable[bytes | AppendRecord], *, timeout_s: float | None = None
+    ) -> int:  # fmt: skip
         """Append the records of any iterable, also an asynchronous one; return how many, once all are acked.
 
         It waits by itself while too many bytes are not acked. As `append_batch`, but that each record is checked when its turn
@@ -372,6 +367,7 @@ class Writer:
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
+        self._home.check()
         try:
             self._running()
         except RangelogError as error:
@@ -388,6 +384,7 @@ class Writer:
 
         A writer that has nothing pending always has room. Raises AppendTimeout, WriterFenced, WriterClosed.
         """
+        self._home.check()
         self._running()
         appends = self._connections.appends
         while True:
@@ -488,7 +485,9 @@ class Writer:
         if self._closed:
             raise WriterClosed("the writer is closed; open a new one")
         if self._runner is None:
-            raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
+            raise WriterClosed(
+                "the writer is not open: use `async with client.writer(...)`, with a blocking client `with`"
+            )
         if self._runner.core.error is not None:
             self._untold = None
             raise self._runner.core.error

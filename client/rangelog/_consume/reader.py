@@ -60,7 +60,7 @@ class TopicReader:
         timeout_s: float,
     ) -> None:
         if not isinstance(start, Cut | datetime) and not (isinstance(start, str) and start in _PLACES):
-            raise InvalidArgument(f"bad start {start!r}: a Cut, 'earliest', 'latest' or a datetime")
+            raise InvalidArgument(f"bad start {start!r}: a Cut, 'earliest', 'latest', a datetime or a timedelta")
         if end is not None and not isinstance(end, Cut):
             raise InvalidArgument(f"bad end {end!r}: a Cut")
         ReadPreference.parse(read_preference)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_record
+from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_append_record, meant_as_ms
 from rangelog._append.within import within
 from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
 from rangelog._produce.owner_lookup import OwnerLookup
@@ -342,13 +342,13 @@ class TopicProducer:
         """
         checked = [record if isinstance(record, AppendRecord) else AppendRecord(record) for record in records]
         for record in checked:
-            check_record(*record)
+            check_append_record(record)
         futures: list[asyncio.Future[ProducerAck]] = []
         try:
-            for value, key, headers, timestamp_ms in checked:
+            for value, key, headers, ms in checked:
                 if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
                     await self.ready(timeout_s=timeout_s)
-                futures.append(self.submit(value, key=key, headers=headers, timestamp=timestamp_ms, shard=shard))
+                futures.append(self.submit(value, key=key, headers=headers, timestamp=meant_as_ms(ms), shard=shard))
             return [future.result() if future.done() else await self._wait(future, timeout_s) for future in futures]
         except RangelogError as error:
             if futures and not error.outcome_unknown:
@@ -418,7 +418,7 @@ class TopicProducer:
         return self._records.encode(orders, Producer(self.producer_id, self.producer_epoch, sequence), self._codec)
 
     def acked(self, acked: RecordsAcked) -> None:
-        """Records have their places."""
+        """Records have their places. For the package's own use."""
         self._pending_bytes -= self._records.pop(acked.orders)
         if self._notes is not None:
             self._notes.acked(acked.shard_id, acked.offset + len(acked.orders))
@@ -427,7 +427,7 @@ class TopicProducer:
             self._wake_room(None)
 
     def refused(self, refused: RecordsRefused) -> None:
-        """Records are in no log."""
+        """Records are in no log. For the package's own use."""
         self._pending_bytes -= self._records.pop(refused.orders)
         self._waiters.refused(refused.orders, refused.error)
         if self._room and self._pending_bytes < self._inflight_bytes_max:

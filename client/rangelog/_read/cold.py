@@ -20,6 +20,7 @@ from rangelog_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from rangelog._read.look_ahead import LookAhead
     from rangelog._read.object_fetcher import ObjectFetcher
+    from rangelog.tier.encryption_keys import KeyProvider
 
 _OBJECTS_PAGE_SIZE = 16
 
@@ -27,8 +28,9 @@ _OBJECTS_PAGE_SIZE = 16
 class ColdStores:
     """The object stores that one client reads from: opened at first use, shared by its readers, closed with it."""
 
-    def __init__(self, metadata: Metadata, tier_url: str | None) -> None:
+    def __init__(self, metadata: Metadata, tier_url: str | None, keys: KeyProvider | None = None) -> None:
         self._metadata = metadata
+        self._keys = keys
         self._tier_url = tier_url
         self._opened: dict[str, ObjectFetcher] = {}
         self._opening = asyncio.Lock()
@@ -48,7 +50,7 @@ class ColdStores:
             raise ConfigInvalid("the cluster names no tier; pass tier_url=… to connect()")
         async with self._opening:
             if url not in self._opened:
-                opened = ObjectFetcher(await asyncio.to_thread(open_object_store, url))
+                opened = ObjectFetcher(await asyncio.to_thread(open_object_store, url, keys=self._keys))
                 if self._closed:
                     opened.close()
                 self._opened[url] = opened

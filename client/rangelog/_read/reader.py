@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -37,7 +37,7 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_core.record import Record, ms_of
+from rangelog_core.record import Record, moment_before, ms_of
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("rangelog.reader")
 _LONG_POLL_MS = 2_000
 _IDLE_WAIT_S = 5.0
 """How long a reader waits for a change of its stream before it asks the placement driver."""
-Start = int | str | datetime
+Start = int | str | datetime | timedelta
 
 
 class SpanReader(ABC, Generic[_T]):
@@ -88,6 +88,7 @@ class SpanReader(ABC, Generic[_T]):
         self._refreshing: asyncio.Future[None] | None = None
         self._not_before_ms: int | None = None  # earlier records are skipped, up to the first that is not
         self._is_begun = False
+        self._is_resolved = False  # `position` is known
         self.position = 0
 
     @abstractmethod
@@ -121,6 +122,7 @@ class SpanReader(ABC, Generic[_T]):
         try:
             if not self._is_begun:
                 await self._resolve()
+            self._is_resolved = True
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -131,7 +133,7 @@ class SpanReader(ABC, Generic[_T]):
         """Look up where to start, so that `chunks` need not. For the package's own use. Raises the errors of `chunks`."""
         try:
             await self._resolve()
-            self._is_begun = True
+            self._is_begun = self._is_resolved = True
         finally:
             self._release()
 
@@ -206,6 +208,8 @@ class SpanReader(ABC, Generic[_T]):
     async def _resolve(self) -> None:
         """Turn `start` into an offset, and fix the end of a reader that does not follow."""
         start = self._start
+        if isinstance(start, timedelta):
+            start = moment_before(self._view.clock_ms(), start)
         if self._resolved:
             assert isinstance(start, int)
             self.position = start
@@ -214,17 +218,19 @@ class SpanReader(ABC, Generic[_T]):
             return
         known = isinstance(start, int) and not isinstance(start, bool)
         if not (known or isinstance(start, datetime) or start in ("earliest", "latest")):
-            raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
+            raise InvalidArgument(
+                f"bad start {start!r}: an offset, -n for the last n records, 'earliest', 'latest', a datetime or a timedelta"
+            )
         if self._follow and start == "earliest":
             await self._view.refresh(0)
             self.position = self._view.stream.trim_offset
             return
-        tail = await self._tail(int(start) if isinstance(start, int) else 0)
+        tail = await self._tail(max(0, start) if isinstance(start, int) else 0)
         trim = self._view.stream.trim_offset
         if isinstance(start, datetime):
             self.position = await self._find_timestamp(ms_of(start), tail)
         elif isinstance(start, int):
-            self.position = start
+            self.position = start if start >= 0 else max(trim, tail + start)
         else:
             self.position = trim if start == "earliest" else tail
         if self.position < trim:
@@ -440,7 +446,7 @@ class Reader(SpanReader[Sequence[Record]], Pollable):
 
     async def lag(self) -> int:
         """Return how many acked records lie between `next_offset` and the stream's end. Raises StreamNotFound, Unavailable."""
-        if not self._is_begun and not self._polling:
+        if not self._is_resolved and self._polling is None:
             await self.begin()
         return max(0, (await confirmed_end(self._view, self._connections)).offset - self.next_offset)
 

@@ -31,6 +31,10 @@ class StreamView:
         self._asked_count = 0
         self._answered = 0  # the latest request whose reply is held
 
+    def clock_ms(self) -> int:
+        """The wall clock of the client."""
+        return self._metadata.clock_ms()
+
     async def refresh(self, from_offset: int) -> None:
         """Ask the placement driver. Raises StreamNotFound (the stream was deleted, even if its name is reused), Unavailable."""
         stream_id = self.stream.stream_id

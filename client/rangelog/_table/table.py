@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rangelog._table.partitions import Partition, Partitions
 from rangelog._table.scan import scanned
-from rangelog._table.values import TableCheck, TableDelete, TablePut, TableRow, TableWrite, checked_row_key
+from rangelog._table.values import TableCheck, TableDelete, TablePut, TableRow, checked_row_key
 from rangelog._table.watch import TableWatch
 from rangelog_core.errors import InvalidArgument, RangelogError, TopicNotFound
 from rangelog_core.limits import TABLE_COMMAND_BYTES_MAX, TABLE_KEYS_MAX, TABLE_WRITES_MAX
@@ -187,7 +187,11 @@ class Table:
         return (await self._apply([TableDelete(key, if_version)], family, timeout_s)).changed
 
     async def update(
-        self, writes: Sequence[TableWrite], *, family: bytes | None = None, timeout_s: float = TIMEOUT_S
+        self,
+        writes: Sequence[TablePut | TableDelete | TableCheck],
+        *,
+        family: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> int:
         """Make several changes at once, or none: return the version of the rows that were set.
 
@@ -269,7 +273,7 @@ class Table:
         return dict(await self._explained(_together([version(each) for each in partitions])))
 
     async def _apply(
-        self, writes: Sequence[TableWrite], family: bytes | None, timeout_s: float
+        self, writes: Sequence[TablePut | TableDelete | TableCheck], family: bytes | None, timeout_s: float
     ) -> table_pb2.TableResult:
         if not 1 <= len(writes) <= TABLE_WRITES_MAX:
             raise InvalidArgument(f"an update has 1 to {TABLE_WRITES_MAX} writes, not {len(writes)}")

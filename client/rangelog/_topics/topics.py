@@ -99,7 +99,7 @@ class Topics:
         name: str,
         config: TopicConfig = DEFAULT_TOPIC_CONFIG,
         *,
-        shards: Shards = 1,
+        shards: int | Sequence[KeyRange] = 1,
         tags: Mapping[str, str] = NO_TAGS,
         exist_ok: bool = False,
         timeout_s: float = CALL_TIMEOUT_S,
@@ -294,7 +294,7 @@ class Topics:
         check_kind(listed.topic, pb.TOPIC_KIND_RECORDS)
         return topic_shards(listed)
 
-    async def cut(self, name: str, place: CutPlace) -> Cut:
+    async def cut(self, name: str, place: Literal["head", "tail"] | datetime) -> Cut:
         """Return a cut of a topic.
 
         Args:
@@ -373,7 +373,12 @@ class Topics:
         return self._watermark_calls
 
     async def scale(
-        self, name: str, parents: Sequence[int], key_ranges: Shards, *, timeout_s: float = SCALE_TIMEOUT_S
+        self,
+        name: str,
+        parents: Sequence[int],
+        key_ranges: int | Sequence[KeyRange],
+        *,
+        timeout_s: float = SCALE_TIMEOUT_S,
     ) -> Sequence[ShardInfo]:
         """Replace some shards by others, and wait until that is committed: a split, a merge, or any other division.
 
@@ -479,7 +484,7 @@ def _current(known: Mapping[int, ShardInfo], shard_id: int) -> ShardInfo:
     return known[shard_id]
 
 
-def _divided(cover: Sequence[KeyRange], key_ranges: Shards) -> Sequence[KeyRange]:
+def _divided(cover: Sequence[KeyRange], key_ranges: int | Sequence[KeyRange]) -> Sequence[KeyRange]:
     """Return the key ranges of a scale, in order of keys. Raises KeyRangeGap, KeyRangeOverlap, InvalidArgument."""
     if not cover:
         raise InvalidArgument("a scale names at least one parent")

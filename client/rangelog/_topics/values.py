@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from rangelog._topics.cut import Cut
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.key_ranges import KeyRange
 from rangelog_core.limits import TOPIC_SHARDS_MAX
-from rangelog_core.stream_config import Seconds, StreamConfig, StreamConfigChange
+from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 ScalingKind = Literal["fixed", "events", "bytes"]
 TopicKind = Literal["records", "table", "other"]
@@ -57,7 +58,7 @@ class ScalingPolicy:
         2
     """
 
-    kind: ScalingKind = "fixed"
+    kind: Literal["fixed", "events", "bytes"] = "fixed"
     """"fixed": on request only. "events", "bytes": by events or bytes per second."""
     target_per_s: int = 0
     """Events or bytes per second of one shard, above 0; 0 with "fixed"."""
@@ -92,7 +93,7 @@ class Retention:
         0
     """
 
-    age_seconds: Seconds = 0
+    age_seconds: float | timedelta = 0
     """Age at which records are trimmed, in seconds or as a timedelta; 0: never for their age."""
     shard_size_bytes: int = 0
     """Bytes per current shard above which the topic's oldest records are trimmed; 0: never for their size."""
@@ -167,7 +168,7 @@ class TopicInfo:
 
     name: str
     topic_id: int
-    state: TopicState
+    state: Literal["active", "scaling", "truncating", "sealing", "sealed", "deleting"]
     config: TopicConfig
     tags: Mapping[str, str]
     map_version: int
@@ -176,7 +177,7 @@ class TopicInfo:
     committed_scale_id: int
     version: int
     created_ms: int
-    kind: TopicKind = "records"
+    kind: Literal["records", "table", "other"] = "records"
 
 
 @dataclass(frozen=True, slots=True)

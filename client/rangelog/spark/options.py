@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
 from rangelog.spark.where import parse_where
+from rangelog.tier.encryption_keys import KeyProvider, key_provider
 from rangelog.tier.opening import store_location
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
@@ -27,6 +28,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; those of Spark are signed 
 _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
     "bytes_per_partition", "where", "pushdown", "tls_ca", "tls_cert", "tls_key", "token_file",
+    "encryption_keys_dir", "encryption_kms_key_id",
 )  # fmt: skip
 TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
 OF_STREAMING = ("startingOffsets", "maxRecordsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss", "streamPattern")
@@ -66,6 +68,9 @@ class Options:
         bytes_per_partition: Bytes of one input partition, as stored, by estimate: "64m", in k, m, g or t.
         tls: Of the options tls_ca, tls_cert and tls_key: paths of PEM files that driver and executors can read. None: what
             RANGELOG_TLS_CA, RANGELOG_TLS_CERT and RANGELOG_TLS_KEY name there.
+        encryption_keys: Of the option encryption_keys_dir, a directory of keys that the executors can read, or
+            encryption_kms_key_id, a key of AWS KMS. None: what RANGELOG_ENCRYPTION_KEYS_DIR or RANGELOG_ENCRYPTION_KMS_KEY_ID
+            names there.
     """
 
     pd: str
@@ -82,6 +87,7 @@ class Options:
     where: str = ""
     pushdown: bool = False
     tls: TlsConfig | None = None
+    encryption_keys: KeyProvider | None = None
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -127,6 +133,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         pushdown=flag("pushdown", options.get("pushdown", "false")),
         bytes_per_partition=size("bytes_per_partition", options.get("bytes_per_partition")),
         tls=tls_files(options),
+        encryption_keys=key_provider(options.get("encryption_keys_dir"), options.get("encryption_kms_key_id")),
     )
 
 

@@ -21,6 +21,7 @@ from rangelog._read.reader import SpanReader, Start
 from rangelog.arrow import SCHEMA, columns_to_arrow
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options
+from rangelog.tier.encryption_keys import KeyProvider
 from rangelog_core.batch import Columns
 from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
@@ -34,24 +35,33 @@ READ_TIMEOUT_S = 60.0
 SHARD_FIELD = pa.field("shard", pa.int64(), nullable=False)
 """The first column of a topic's rows."""
 
-_clients: dict[tuple[int, str, Token | None, str | None, TlsConfig | None], rangelog.sync.Client] = {}
+_clients: dict[tuple[object, ...], rangelog.sync.Client] = {}
 
 
 def client_for(options: Options) -> rangelog.sync.Client:
     """Return this process's client for a cluster; never one that was made before a fork."""
-    return client_of(options.pd, options.token, options.tier_url, options.tls)
+    return client_of(options.pd, options.token, options.tier_url, options.tls, options.encryption_keys)
 
 
 def client_of(
-    pd: str, token: Token | None, tier_url: str | None = None, tls: TlsConfig | None = None
+    pd: str,
+    token: Token | None,
+    tier_url: str | None = None,
+    tls: TlsConfig | None = None,
+    encryption_keys: KeyProvider | None = None,
 ) -> rangelog.sync.Client:
     """As `client_for`, by its settings."""
-    key = (os.getpid(), pd, token, tier_url, tls)
+    key = (os.getpid(), pd, token, tier_url, tls, encryption_keys)
     client = _clients.get(key)
     if client is None:
         client = _clients[key] = rangelog.sync.connect(
-            pd, token=token, tier_url=tier_url, tls=tls, first_contact_s=math.inf
-        )  # each task has a client of its own, and a restart of the cluster must not end a query
+            pd,
+            token=token,
+            tier_url=tier_url,
+            tls=tls,
+            encryption_keys=encryption_keys,
+            first_contact_s=math.inf,  # each task has a client of its own, and a restart of the
+        )  # cluster must not end a query
     return client
 
 

@@ -171,6 +171,7 @@ class HostedPdClient(PdClient):
         wait_for_placement: bool = False,
         stub_type: type[Any] | None = None,
     ) -> Any:
+        self.home.check()
         await asyncio.sleep(0)
         if self._closed:
             raise Unavailable("the client is closed")

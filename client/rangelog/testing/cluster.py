@@ -157,6 +157,7 @@ class _FakeClient(Client):
     def __init__(self, pd: PdClient, connections: FakeConnections, clock: FakeClock) -> None:
         super().__init__("fake:1", token=None, tls=None, tier_url=None, pd=pd, connections=connections)
         self._internal.writer_class = partial(_ClockedWriter, clock)
+        self._metadata.clock_ms = lambda: clock.now_ms
 
 
 class _HostedClient(_FakeClient):
@@ -216,7 +217,8 @@ class _ClockedWriter(Writer):
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
+        expected_end: int | None = None,
     ) -> int:
         """See Writer."""
         given = self._clock.now_ms if timestamp is None else timestamp
-        return super().append_nowait(value, key=key, headers=headers, timestamp=given)
+        return super().append_nowait(value, key=key, headers=headers, timestamp=given, expected_end=expected_end)

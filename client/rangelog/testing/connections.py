@@ -47,6 +47,7 @@ class FakePdClient(PdClient):
         wait_for_placement: bool = False,
         stub_type: type[Any] | None = None,
     ) -> Any:
+        self.home.check()
         await asyncio.sleep(0)
         if stub_type not in (None, CursorsStub):
             raise UnsupportedVersion(

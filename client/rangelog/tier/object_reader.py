@@ -2,6 +2,7 @@
 
 What holds: Parquet gets only bytes with a verified checksum: the placement driver keeps that of the footer, the footer those
 of the row groups. Bytes that do not fit are fetched again, READ_ATTEMPTS times in all, before Corruption is raised.
+An encrypted object is opened with the keys that its store was opened with.
 An object of a newer version is refused as UnsupportedVersion, whatever columns it has; unknown metadata is ignored.
 """
 
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA
+from rangelog.tier.object_cipher import ENCRYPTED_MAGIC, cipher_of, is_encrypted, properties_to_read
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import BATCH_HEADER, FORMAT_VERSION, MAGIC, OBJECT_SCHEMA, ROW_GROUP_CRCS, ROW_GROUP_ENDS
 from rangelog_core.batch import HEADER_BYTES, BatchHeader, peek_header
@@ -129,7 +131,7 @@ class ObjectReader:
     def __init__(self, store: ObjectStore, described: common_pb2.Object, data: Bytes | None = None) -> None:
         """Open an object and check its footer. `data`: the end of the object, as far as it is fetched already.
 
-        Raises Corruption, ObjectNotFound, Unavailable, UnsupportedVersion.
+        Raises Corruption, ObjectNotFound, Unavailable, UnsupportedVersion, EncryptionKeyMissing.
         """
         self._store = store
         self._object = described
@@ -137,10 +139,17 @@ class ObjectReader:
         self._file = _CheckedBytes(described.key, described.size_bytes)
         with _as_corruption(described):
             # The footer alone is a valid Parquet file, although it describes row groups that are missing.
-            footer = pq.ParquetFile(pa.BufferReader(MAGIC + self._footer(data)))
+            end = self._footer(data)
+            keys = properties_to_read(cipher_of(store), end, f"object {described.key}")
+            magic = ENCRYPTED_MAGIC if is_encrypted(end) else MAGIC
+            footer = pq.ParquetFile(pa.BufferReader(magic + end), decryption_properties=keys)
             source = pa.PythonFile(self._file, mode="r")
             self._parquet = pq.ParquetFile(
-                source, metadata=footer.metadata, page_checksum_verification=True, pre_buffer=False
+                source,
+                metadata=footer.metadata,
+                decryption_properties=keys,
+                page_checksum_verification=True,
+                pre_buffer=False,
             )
             self._check_metadata()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from rangelog.tier import s3_encryption
+from rangelog.tier.encryption_keys import KeyProvider, keys_of_environment
 from rangelog.tier.object_store import ObjectStore, check_key
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, MissingExtra
 from rangelog_core.tier_stores import parse_tier, store_of_key
@@ -15,7 +16,7 @@ _FILE_FORM = "file:///absolute/directory"
 _S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true"
 
 
-def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
+def open_object_store(url: str, *, create: bool = False, keys: KeyProvider | None = None) -> ObjectStore:
     """Open the object store at a URL.
 
     Credentials come from boto3's own chain, as does the region where the URL has none.
@@ -25,6 +26,8 @@ def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
             `sse=aws:kms&sse_key_id=…` the store is asked to encrypt what is uploaded.
         create: Make the directory, or the bucket of a URL with create=true, if it is missing. For who stores objects; a reader
             that made an empty place would take its own mistake for missing objects.
+        keys: With which objects are decrypted, and what is written is encrypted. None: those that RANGELOG_ENCRYPTION_KEYS_DIR
+            or RANGELOG_ENCRYPTION_KMS_KEY_ID names, where one is set.
 
     A tier URL with several stores (`rangelog_core.tier_stores`) is opened as one store.
 
@@ -38,6 +41,13 @@ def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
         store = open_object_store("s3://my-bucket/logs?region=eu-central-1")
         ```
     """
+    keys = keys or keys_of_environment()
+    opened = _open(url, create=create)
+    opened.encryption_keys = keys  # type: ignore[attr-defined]  # for object_cipher.cipher_of
+    return opened
+
+
+def _open(url: str, *, create: bool) -> ObjectStore:
     stores = parse_tier(url)
     if len(stores) > 1:
         from rangelog.tier.routed_store import RoutedStore

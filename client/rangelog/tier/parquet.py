@@ -14,6 +14,8 @@ may be added: readers ignore those that they do not know. Version 1 had no colum
 What holds: a written object covers exactly the requested span, in order, without gap. The placement driver keeps a checksum of
 the footer, the footer one of each row group. (Parquet's own page checksums are for other readers; they leave page headers
 and the footer unprotected.) Reading is in object_reader.
+With a cipher the file is encrypted as it is written (object_cipher): no record is in clear in it at any moment, and the
+checksums are those of the encrypted bytes.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA, batch_to_arrow
+from rangelog.tier.object_cipher import ObjectCipher
 from rangelog_core.batch import HEADER_BYTES, check_batch
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import MIB
@@ -60,6 +63,8 @@ class WrittenObject:
     row_groups: list[common_pb2.RowGroup]
     footer_size_bytes: int
     footer_crc: int
+    encryption_key_id: str = ""
+    """Of the key that wraps the object's data key; "": it is in clear."""
 
 
 class _SummingFile(io.RawIOBase):
@@ -125,8 +130,12 @@ class ObjectWriter:
         end_offset: int,
         object_id: int = 0,
         metadata: Mapping[str, str] | None = None,
+        cipher: ObjectCipher | None = None,
     ) -> None:
-        """`object_id` makes the bytes differ from those of another object of the same span; `metadata`: further keys."""
+        """`object_id` makes the bytes differ from those of another object of the same span; `metadata`: further keys.
+
+        `cipher` encrypts the object; None: it is written in clear.
+        """
         self._path = path
         self._position, self._end = start_offset, end_offset
         self._groups: list[common_pb2.RowGroup] = []
@@ -142,13 +151,18 @@ class ObjectWriter:
         if object_id:
             known["rangelog.object_id"] = str(object_id)
         self._metadata = known | dict(metadata or {})
+        self._cipher = cipher
+        self._key_id = ""
         self._open = ExitStack()
 
     def __enter__(self) -> ObjectWriter:
+        properties = None
+        if self._cipher is not None:
+            self._key_id, properties = self._cipher.for_writing()
         with ExitStack() as opening:
             target = opening.enter_context(self._path.open("wb"))
             self._sink = opening.enter_context(_SummingFile(target))
-            self._writer = opening.enter_context(_parquet_writer(self._sink, self._metadata))
+            self._writer = opening.enter_context(_parquet_writer(self._sink, self._metadata, properties))
             self._open = opening.pop_all()
         return self
 
@@ -182,7 +196,7 @@ class ObjectWriter:
             {ROW_GROUP_CRCS: ",".join(map(str, self._sink.sums)), ROW_GROUP_ENDS: ",".join(map(str, self._sink.ends))}
         )
         self._open.close()
-        return _describe(self._path, self._groups)
+        return _describe(self._path, self._groups, self._key_id)
 
 
 def write_object(
@@ -196,11 +210,15 @@ def write_object(
     start_offset: int,
     end_offset: int,
     object_id: int = 0,
+    cipher: ObjectCipher | None = None,
 ) -> WrittenObject:
     """Write the encoded batches that cover [start, end) to a Parquet file; memory is bounded by a row group.
 
+    `cipher` encrypts it; None: it is in clear.
+
     Raises InvalidArgument when the batches have a gap, Corruption when one is damaged, UnsupportedVersion when one has an
-    unknown version or critical field: the range stays hot until this server is upgraded.
+    unknown version or critical field: the range stays hot until this server is upgraded; EncryptionKeyMissing, Unavailable:
+    there is no key to encrypt with.
     """
     group = _Group()
     position = start_offset
@@ -213,6 +231,7 @@ def write_object(
         start_offset=start_offset,
         end_offset=end_offset,
         object_id=object_id,
+        cipher=cipher,
     ) as written:
         for data in batches:
             if position >= end_offset:
@@ -237,7 +256,7 @@ def write_object(
         return written.finish()
 
 
-def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetWriter:
+def _parquet_writer(sink: _SummingFile, metadata: dict[str, str], encryption: Any) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
         OBJECT_SCHEMA.with_metadata(metadata),
@@ -247,6 +266,7 @@ def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetW
         write_statistics=["offset", "timestamp"],
         write_page_checksum=True,
         store_schema=True,
+        encryption_properties=encryption,
     )
 
 
@@ -261,7 +281,7 @@ def _header_column(group: _Group) -> pa.Array:
     return pa.array([group.headers.get(row) for row in range(group.rows)], type=pa.binary())
 
 
-def _describe(path: Path, groups: list[common_pb2.RowGroup]) -> WrittenObject:
+def _describe(path: Path, groups: list[common_pb2.RowGroup], key_id: str) -> WrittenObject:
     digest = hashlib.sha256()
     with path.open("rb") as source:
         while data := source.read(4 * MIB):
@@ -271,4 +291,4 @@ def _describe(path: Path, groups: list[common_pb2.RowGroup]) -> WrittenObject:
         footer_size = int.from_bytes(source.read(4), "little") + _TAIL_BYTES
         source.seek(size - footer_size)
         footer = source.read()
-    return WrittenObject(size, f"sha256:{digest.hexdigest()}", groups, footer_size, google_crc32c.value(footer))
+    return WrittenObject(size, f"sha256:{digest.hexdigest()}", groups, footer_size, google_crc32c.value(footer), key_id)

@@ -20,12 +20,14 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rangelog.tier.encryption_gate import check_cluster_encrypts
+from rangelog.tier.object_cipher import cipher_of
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
-from rangelog.tier.storing import store_object
+from rangelog.tier.storing import not_stored, store_object
 from rangelog_core.batch import peek_header
-from rangelog_core.errors import Corruption, PreconditionFailed, Unavailable
+from rangelog_core.errors import PreconditionFailed, Unavailable
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.repack_choice import RepackUnit, joinable
 from rangelog_proto.v1 import common_pb2
@@ -101,6 +103,7 @@ class Repacker:
         """
         self._pd = pd
         self._store = store
+        self._cipher = cipher_of(store)
         self._directory = directory
         self._name = name or f"repack-{uuid.uuid4().hex}"
         self._incarnation = incarnation
@@ -111,8 +114,12 @@ class Repacker:
         """Replace the objects by one, and return it.
 
         Raises PreconditionFailed: one of them is not live any more, or another one is repacking them; then nothing has changed.
-        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises Unavailable, StreamNotFound.
+        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises Unavailable, StreamNotFound, and
+        EncryptionKeyMissing: a key to read or to write with is not here, or the cluster encrypts and the store has no keys.
         """
+        if self._cipher is not None:
+            await asyncio.to_thread(self._cipher.check_key)
+            await check_cluster_encrypts(self._pd, timeout_s=PD_TIMEOUT_S)
         prepared = await self._prepare(work)
         path = self._directory / f"{prepared.object_id}.parquet"
         try:
@@ -123,7 +130,7 @@ class Repacker:
             path.unlink(missing_ok=True)
         if problem:
             self.spoiled_object_id = prepared.object_id
-            raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
+            raise not_stored(prepared.key, problem)
         request = pb.CommitRepackRequest(
             request_id=uuid.uuid4().hex,
             object_id=prepared.object_id,
@@ -133,6 +140,7 @@ class Repacker:
             row_groups=written.row_groups,
             footer_size_bytes=written.footer_size_bytes,
             footer_crc=written.footer_crc,
+            encryption_key_id=written.encryption_key_id,
         )
         with self._committing(work.stream_id):
             return (await self._pd.commit_repack(request, timeout_s=PD_TIMEOUT_S)).object
@@ -150,6 +158,7 @@ class Repacker:
             incarnation=self._incarnation,
             spoiled_object_id=self.spoiled_object_id,
             drops_trimmed=bool(self._incarnation),
+            encrypted=self._cipher is not None,
         )
         return (await self._pd.prepare_repack(request, timeout_s=PD_TIMEOUT_S)).object
 
@@ -176,6 +185,7 @@ class Repacker:
 def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: common_pb2.Object) -> WrittenObject:
     """Write the rows of all objects from the new one's start on to one file; memory is bounded by two row groups.
 
+    With the keys of the store the file is encrypted, by the key that is the current one now, whatever the read objects are.
     Raises Corruption, ObjectNotFound, UnsupportedVersion, Unavailable: an object cannot be read.
     """
     with ObjectWriter(
@@ -188,6 +198,7 @@ def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: commo
         end_offset=prepared.end_offset,
         object_id=prepared.object_id,
         metadata={PARTS: work.parts},
+        cipher=cipher_of(store),
     ) as written:
         for table in _joined(_row_groups(store, work.objects, prepared.start_offset)):
             written.add(table)
@@ -270,6 +281,26 @@ def plan_repacks(
         ```
     """
     return [_repack(stream, ranges, some) for some in joinable(_units(ranges, objects), target_bytes)]
+
+
+def plan_new_keys(
+    stream: common_pb2.Stream,
+    ranges: Sequence[common_pb2.Range],
+    objects: Sequence[common_pb2.Object],
+    key_id: str,
+    others: Sequence[Repack],
+) -> list[Repack]:
+    """Return the repacks, one for each range or run of ranges, of what is in clear or encrypted by another key than `key_id`.
+
+    What `others` repack is left out: it gets the current key by that. Arguments else as in `plan_repacks`.
+    """
+    taken = {each.object_id for work in others for each in work.objects}
+    return [
+        _repack(stream, ranges, [unit])
+        for unit in _units(ranges, objects)
+        if any(each.encryption_key_id != key_id for each in unit.objects)
+        and not any(each.object_id in taken for each in unit.objects)
+    ]
 
 
 def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Object]) -> Iterator[RepackUnit]:

@@ -50,6 +50,7 @@ _STATUS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.OutcomeUnknown, code_pb2.ABORTED),
     (errors.Unauthorized, code_pb2.UNAUTHENTICATED),
     (errors.UnsupportedVersion, code_pb2.FAILED_PRECONDITION),
+    (errors.EncryptionKeyMissing, code_pb2.FAILED_PRECONDITION),
     (errors.Corruption, code_pb2.DATA_LOSS),
     (errors.InvalidArgument, code_pb2.INVALID_ARGUMENT),
     (errors.ProtocolViolation, code_pb2.INVALID_ARGUMENT),

@@ -105,4 +105,5 @@ def _object(found: common_pb2.Object) -> ManifestObject:
         timestamp_ms_min=found.timestamp_ms_min,
         timestamp_ms_max=found.timestamp_ms_max,
         committed_ms=found.committed_ms,
+        encryption_key_id=found.encryption_key_id,
     )

@@ -29,6 +29,7 @@ from rangelog_core.errors import (
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.channels import Channels
 from rangelog_core.net.fork_guard import note_call
+from rangelog_core.net.home_loop import HomeLoop
 from rangelog_core.net.pd_tries import Tries
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
@@ -79,6 +80,7 @@ class PdClient:
         self._leader: str | None = None
         self._learning: asyncio.Task[None] | None = None
         self._closed = False
+        self.home = HomeLoop()
         self._first_contact_s = first_contact_s
         self._was_reached = False
 
@@ -170,7 +172,8 @@ class PdClient:
         return await self._call(lambda stub: stub.CommitRepack, request, timeout_s)
 
     async def list_objects(self, request: pb.ListObjectsRequest, *, timeout_s: float) -> pb.ListObjectsResponse:
-        """List a stream's objects by page."""
+        """List a stream's objects by page. This program knows that some may be encrypted."""
+        request.knows_encryption = True
         return await self._call(lambda stub: stub.ListObjects, request, timeout_s)
 
     async def register_server(
@@ -214,6 +217,7 @@ class PdClient:
         wait_for_placement: bool = False,
         stub_type: type[Any] = PlacementDriverStub,
     ) -> _Response:
+        self.home.check()
         note_call()
         deadline = time.monotonic() + timeout_s
         tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._channels.tls)

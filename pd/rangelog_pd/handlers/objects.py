@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import EncryptionKeyMissing, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
@@ -13,13 +13,16 @@ from rangelog_pd.state.repacks import check_count
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
+ENCRYPTION_FORMAT = "encrypted-object"
+"""What a range server that reads encrypted objects reports among its formats."""
 GIVEN_ROW_GROUPS_MAX = 65_536
 """The number of row groups in a commit; the stored index is coarser."""
 _COUNT_MAX = (1 << 32) - 1
 
 
 async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb.PrepareObjectResponse:
-    """Return the key for an upload. Raises RangeNotFound, PreconditionFailed."""
+    """Return the key for an upload. Raises RangeNotFound, PreconditionFailed, EncryptionKeyMissing."""
+    _check_encryption(driver, request.server, encrypted=request.encrypted)
     command = pd_state_pb2.TimedPrepareObject(
         request=request, deadline_ms=driver.time_ms() + driver.settings.tier_prepare_ttl_ms
     )
@@ -33,8 +36,10 @@ async def commit_object(driver: Driver, request: pb.CommitObjectRequest) -> pb.C
 
 
 async def prepare_repack(driver: Driver, request: pb.PrepareRepackRequest) -> pb.PrepareRepackResponse:
-    """Return the key of an object that will replace others. Raises StreamNotFound, PreconditionFailed, InvalidArgument."""
+    """Return the key of an object that will replace others. Raises StreamNotFound, PreconditionFailed, InvalidArgument,
+    EncryptionKeyMissing."""
     check_count(request)
+    _check_encryption(driver, request.packer, encrypted=request.encrypted)
     command = pd_state_pb2.TimedPrepareRepack(
         request=request, deadline_ms=driver.time_ms() + driver.settings.tier_prepare_ttl_ms
     )
@@ -45,6 +50,23 @@ async def commit_repack(driver: Driver, request: pb.CommitRepackRequest) -> pb.C
     """Put an uploaded object in the place of others. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
     _fit_row_groups(request)
     return await driver.propose(pb.CommitRepackResponse, request.request_id, commit_repack=request)
+
+
+def _check_encryption(driver: Driver, who: str, *, encrypted: bool) -> None:
+    """Refuse an object in clear where objects are to be encrypted, and an encrypted one that a range server could not read."""
+    if not encrypted:
+        if driver.encryption_keys is not None:
+            raise EncryptionKeyMissing(
+                f"this cluster encrypts its objects, and {who} would write one in clear: set its encryption_keys_dir or "
+                "encryption_kms_key_id as on the placement drivers (docs/encryption.md)"
+            )
+        return
+    with driver.state() as state:
+        for name, each in state.servers.items():
+            if not any(known.format == ENCRYPTION_FORMAT for known in each.server.formats):
+                raise PreconditionFailed(
+                    f"range server {name} is of a version that does not read encrypted objects: upgrade all range servers first"
+                )
 
 
 def _fit_row_groups(request: pb.CommitObjectRequest | pb.CommitRepackRequest) -> None:
@@ -81,7 +103,10 @@ def _coarser(groups: Sequence[common_pb2.RowGroup]) -> list[common_pb2.RowGroup]
 
 
 async def list_objects(driver: Driver, request: pb.ListObjectsRequest) -> pb.ListObjectsResponse:
-    """Return one page of a stream's objects by start offset; committed ones by default. Raises StreamNotFound."""
+    """Return one page of a stream's objects by start offset; committed ones by default.
+
+    Raises StreamNotFound, UnsupportedVersion (the caller does not know that objects may be encrypted).
+    """
     await driver.barrier()
     size = min(request.page_size or OBJECT_PAGE_SIZE_MAX, OBJECT_PAGE_SIZE_MAX)
     wanted = request.state or common_pb2.OBJECT_STATE_COMMITTED
@@ -96,4 +121,9 @@ async def list_objects(driver: Driver, request: pb.ListObjectsRequest) -> pb.Lis
             if len(found) > size:
                 break
         found.sort(key=lambda one: one.start_offset)
+        if not request.knows_encryption and any(each.encryption_key_id for each in found[:size]):
+            raise UnsupportedVersion(
+                f"objects of stream {stream.name!r} are encrypted, and this client is of a version that does not read them: "
+                "upgrade it"
+            )
         return pb.ListObjectsResponse(objects=found[:size], more=len(found) > size)

@@ -12,7 +12,7 @@ from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.state.losses import left_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1 import repair_pb2 as pb
 
 PAGE_SIZE_MAX = 1_000
@@ -54,6 +54,7 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
     """Accept the loss of a range. Raises StreamNotFound, RangeNotFound, PreconditionFailed."""
     await driver.barrier()
     request.ClearField("survivor_end_offset")
+    request.ClearField("given_up_servers")
     if not driver.is_repeat("accept_loss", request.request_id):
         with driver.state() as state:
             found = state.range(request.stream_id, request.range_index)
@@ -69,7 +70,10 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
 def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, request: pb.AcceptLossRequest) -> None:
     """Add what the members that are left have reported. The range is quiet, so that is what they hold.
 
-    Raises PreconditionFailed: the range is not known to be lost, or a member that is left does not report.
+    Of a damaged tail that was cut, the intact part counts: nobody can bring the rest back.
+
+    Raises PreconditionFailed: the range is not known to be lost, a member that is left does not report, or its copy is
+    quarantined and is not given up.
     """
     key = (found.stream_id, found.index)
     driver.view.upkeep.follow(state)
@@ -78,18 +82,23 @@ def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, req
             f"range {found.index} is open, and is not known to be lost: `pdctl repair list` shows it once too few of its "
             f"members can come back and nobody has written to it for {driver.settings.orphan_quiet_ms / 1000:g} s"
         )
-    ends = []
-    for member in left_of(state, found):
-        report = driver.view.report(member.server, member.incarnation, key)
-        problem = report.problem if report is not None else ""
-        if _is_silent(driver, member.server):
-            problem = "it does not report"
-        if problem:
-            raise PreconditionFailed(
-                f"{member.server} may have records of range {found.index}, but {problem}: bring it back, or remove it for good "
-                "with `pdctl server remove`"
-            )
-        ends.append(report.durable_offset if report is not None else found.start_offset)
+    left = left_of(state, found)
+    if silent := [member.server for member in left if _is_silent(driver, member.server)]:
+        raise PreconditionFailed(
+            f"{', '.join(silent)} may have records of range {found.index}, but does not report: bring it back, or remove it "
+            "for good with `pdctl server remove`"
+        )
+    quarantined = driver.view.quarantined(found)
+    if quarantined and not request.give_up_quarantined:
+        raise PreconditionFailed(
+            f"{', '.join(quarantined)} may have records of range {found.index}, but none of them is trusted: give them up as "
+            "well with `pdctl repair accept-loss … --give-up-quarantined`"
+        )
+    request.given_up_servers.extend(quarantined)
+    reports = (driver.view.report(member.server, member.incarnation, key) for member in left)
+    ends = [
+        each.durable_offset for each in reports if each is not None and each.state != pd_pb2.REPLICA_STATE_QUARANTINED
+    ]
     request.survivor_end_offset = max(ends, default=found.start_offset)
 
 

@@ -9,6 +9,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.limits import STREAM_PAGE_SIZE_MAX
 from rangelog_core.stream_defaults import REPLICAS_DEFAULT, with_defaults
 from rangelog_pd.driver import Driver
+from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
 RANGE_AGE_MS_DEFAULT = 3_600_000
@@ -19,6 +20,7 @@ _AGE_JITTER_MS = 360_000
 async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
     """Create a stream. Raises StreamExists, InvalidArgument, PreconditionFailed (more replicas than servers)."""
     check_name("stream", request.name)
+    fill_replicas(driver, request.config)
     with_defaults(request.config)
     if not driver.is_repeat("create_stream", request.request_id):
         await check_replicas(driver, request.config.replicas)
@@ -68,6 +70,11 @@ async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.D
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
     """Raise a stream's trim offset. Raises StreamNotFound, OffsetOutOfRange."""
     return await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)
+
+
+def fill_replicas(driver: Driver, config: common_pb2.StreamConfig) -> None:
+    """Fill in the replicas where none are given: the setting's number, and no fewer than the acks and zones that are given."""
+    config.replicas = config.replicas or max(driver.settings.stream_replicas, config.acks, config.zones_min)
 
 
 async def check_replicas(driver: Driver, replicas: int) -> None:

@@ -14,7 +14,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import KEY_BYTES
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX, TAGS_MAX, TOPIC_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT, check_replicas
+from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT, check_replicas, fill_replicas
 from rangelog_pd.state.topic_config import FIELDS, check_tags, with_topic_defaults
 from rangelog_pd.state.topic_tables import ShardMap, full_name
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -51,6 +51,7 @@ async def create_topic(driver: Driver, request: pb.CreateTopicRequest) -> pb.Cre
     PreconditionFailed (more replicas than servers)."""
     check_name("topic", request.name)
     check_tags(request.tags)
+    fill_replicas(driver, request.config.stream)
     with_topic_defaults(request.config)
     _check_no_cursors(request.config)
     stream = request.config.stream

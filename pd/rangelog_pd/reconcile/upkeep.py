@@ -27,7 +27,7 @@ from rangelog_pd.state.indexes import Hosted, Hosting
 from rangelog_pd.state.losses import has_no_end, is_gone
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 if TYPE_CHECKING:
     from rangelog_pd.reconcile.view import ClusterView
@@ -128,7 +128,7 @@ class Upkeep:
             now_ms,
             lambda of, is_empty: self._why_left(state, of, time_ms, is_empty=is_empty),
             lambda of: self._end_of(state, of),
-            lambda of: has_no_end(state, of),
+            lambda of: has_no_end(state, of, self._view.quarantined(of)),
         )
         for key in changed:
             self._attend_members(state, key)
@@ -149,9 +149,10 @@ class Upkeep:
 
     def _why_left(self, state: State, of: common_pb2.Range, time_ms: int, *, is_empty: bool) -> str:
         """Return why a living writer would have left an open range; empty: it would not, or there is nothing to care for."""
-        if has_no_end(state, of):
-            gone = ", ".join(each.server for each in of.replicas if is_gone(state, each))
-            return f"too few members are left to say where it ends: {gone} lost their copies"
+        quarantined = self._view.quarantined(of)
+        if has_no_end(state, of, quarantined):
+            gone = [each.server for each in of.replicas if is_gone(state, each) or each.server in quarantined]
+            return f"too few members are left to say where it ends: {', '.join(gone)} lost their copies"
         if self.growth.has_room(state, of):
             return f"it has {len(of.replicas)} members, and there are servers for more"
         if is_empty:
@@ -162,6 +163,9 @@ class Upkeep:
                 return f"its replica on {member.server} is lost"
             if self.is_left(state, member.server):
                 return f"its replica on {member.server} is to go"
+            report = self._view.report(member.server, member.incarnation, (of.stream_id, of.index))
+            if report is not None and _is_damaged(report):
+                return f"its replica on {member.server} is damaged: {report.problem}"
         if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= time_ms:
             return "it is older than its age limit"
         return ""
@@ -349,7 +353,7 @@ class Upkeep:
             if found is None:
                 continue
             if found.state != common_pb2.RANGE_STATE_SEALED:
-                if self._is_suspect(state, found):
+                if self._is_suspect(state, found) or _is_damaged(view.reports.get(key)):
                     self.orphans.suspect(key)
                 continue
             self.repairs.wake(key)
@@ -366,6 +370,9 @@ class Upkeep:
                 view.attention.attend(key)
             for key in state.hosted.of(name, view.incarnation).open.keys() & state.open_short.keys():
                 view.attention.attend(key)
+            for key in state.hosted.of(name, view.incarnation).open:
+                if _is_damaged(view.reports.get(key)):
+                    self.orphans.suspect(key)
             if self.is_left(state, name):
                 self._leave_open(state, name)
 
@@ -384,6 +391,11 @@ class Upkeep:
         reports = [self._view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
         hot = max((each.size_bytes for each in reports if each is not None), default=0)
         return hot or state.tiered_bytes(of)
+
+
+def _is_damaged(report: pd_pb2.ReplicaReport | None) -> bool:
+    """Whether a replica of an open range lacks what it had: its writer, if there is one, leaves it."""
+    return report is not None and bool(report.problem)
 
 
 def _objects_went(before: common_pb2.Stream, after: common_pb2.Stream) -> bool:

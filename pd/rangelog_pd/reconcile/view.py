@@ -206,6 +206,16 @@ class ClusterView:
         view = self.servers.get(server)
         return view.reports.get(key) if view is not None and view.incarnation == incarnation else None
 
+    def quarantined(self, of: common_pb2.Range) -> list[str]:
+        """Return the servers of the members of a range whose copy is damaged, so that no record of it is trusted."""
+        key = (of.stream_id, of.index)
+        reports = ((each.server, self.report(each.server, each.incarnation, key)) for each in of.replicas)
+        return [
+            server
+            for server, report in reports
+            if report is not None and report.state == pd_pb2.REPLICA_STATE_QUARANTINED
+        ]
+
     def held(self, server: str, incarnation: int, key: RangeKey) -> pd_pb2.ReplicaReport | None:
         """Return a server's report of a replica that it certainly has, without a directive to drop it."""
         view = self.servers.get(server)

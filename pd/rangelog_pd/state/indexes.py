@@ -150,7 +150,7 @@ class RangeObjects:
         """Uploads under way."""
         self.tombstones: dict[int, None] = {}
         """Tombstones in order of their dates."""
-        self.committed_count = 0
+        self.committed_count = self.encrypted_count = 0
 
     def of(self, key: RangeKey) -> list[int]:
         """Return the ids of a range's objects."""
@@ -161,6 +161,7 @@ class RangeObjects:
         row = after if after is not None else before
         assert row is not None
         self.committed_count += _is_committed(after) - _is_committed(before)
+        self.encrypted_count += _is_encrypted(after) - _is_encrypted(before)
         if before is None:
             self._ids.setdefault((row.stream_id, row.range_index), {})[row.object_id] = None
         if after is None:
@@ -193,6 +194,10 @@ class RangeObjects:
     def all(self) -> dict[RangeKey, dict[int, None]]:
         """Return all. Not to be changed."""
         return self._ids
+
+
+def _is_encrypted(row: common_pb2.Object | None) -> bool:
+    return row is not None and row.encryption_key_id != ""
 
 
 def _is_committed(row: common_pb2.Object | None) -> bool:

@@ -6,12 +6,15 @@ or were removed. It is never taken back, and what the tier or a member has stays
 *A sealed range* keeps its end; every member must be gone, and something must not be in the tier.
 
 *An open range* can be sealed as long as so many members are left that each acked record is on one of them. With fewer, nobody
-can say where its acked records end. What the members that are left hold is kept as a sealed range; a lost range follows it that
-is longer than the open one can have been, so that no offset is ever given to two records. Its members can ack nothing more, for
-too many are gone; the stream's epoch rises, so a writer that is still there learns it.
+can say where its acked records end. A member whose copy is quarantined counts as gone if the operator says so: none of its
+records is trusted, and it takes no others, so it acks nothing either. What the members that are left hold is kept as a sealed
+range; a lost range follows it that is longer than the open one can have been, so that no offset is ever given to two records.
+Its members can ack nothing more, for too many are gone; the stream's epoch rises, so a writer that is still there learns it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.limits import OFFSET_MAX, OFFSETS_GIVEN_UP
@@ -40,11 +43,15 @@ def left_of(state: State, found: common_pb2.Range) -> list[common_pb2.Replica]:
     return [member for member in found.replicas if not is_gone(state, member)]
 
 
-def has_no_end(state: State, found: common_pb2.Range) -> bool:
-    """Whether an open range has too few members left to say where its acked records end, whoever of them answers."""
+def has_no_end(state: State, found: common_pb2.Range, given_up: Collection[str] = ()) -> bool:
+    """Whether an open range has too few members left to say where its acked records end, whoever of them answers.
+
+    `given_up`: servers whose copy counts as gone.
+    """
     if found.state != common_pb2.RANGE_STATE_OPEN:
         return False
-    return len(left_of(state, found)) <= len(found.replicas) - found.acks
+    left = sum(member.server not in given_up for member in left_of(state, found))
+    return left <= len(found.replicas) - found.acks
 
 
 def accept_loss(state: State, request: repair_pb2.AcceptLossRequest, now_ms: int) -> repair_pb2.AcceptLossResponse:
@@ -75,8 +82,9 @@ def accept_loss(state: State, request: repair_pb2.AcceptLossRequest, now_ms: int
 def _accept_open(
     state: State, found: common_pb2.Range, request: repair_pb2.AcceptLossRequest, now_ms: int
 ) -> repair_pb2.AcceptLossResponse:
-    left = [member.server for member in left_of(state, found)]
-    if not has_no_end(state, found):
+    given_up = {*request.given_up_servers}
+    left = [member.server for member in left_of(state, found) if member.server not in given_up]
+    if not has_no_end(state, found, given_up):
         raise PreconditionFailed(
             f"range {found.index} is open, and {', '.join(left)} can say where it ends: it is sealed once its writer is gone, "
             "by the next one or with `pdctl range seal`; bring back those that are silent, or remove them for good with "

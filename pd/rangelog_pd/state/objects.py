@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
+from rangelog_core.limits import ENCRYPTION_KEY_ID_LENGTH_MAX
 from rangelog_core.object_keys import object_key
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
@@ -113,6 +114,7 @@ def committed(found: common_pb2.Object, request: CommitRequest, now_ms: int) -> 
     after.digest = request.digest
     after.footer_size_bytes = request.footer_size_bytes
     after.footer_crc = request.footer_crc
+    after.encryption_key_id = request.encryption_key_id
     after.committed_ms = now_ms
     after.row_groups.extend(request.row_groups)
     if request.row_groups:
@@ -125,6 +127,8 @@ def _check_content(found: common_pb2.Object, request: CommitRequest) -> None:
     """Check size, digest, and that the row groups tile the object."""
     if not request.size_bytes or not _DIGEST.match(request.digest):
         raise InvalidArgument("an object is committed with its size and its digest, sha256:<64 hex digits>")
+    if len(request.encryption_key_id) > ENCRYPTION_KEY_ID_LENGTH_MAX:
+        raise InvalidArgument(f"the id of an encryption key has at most {ENCRYPTION_KEY_ID_LENGTH_MAX:,} characters")
     if len(request.row_groups) > ROW_GROUPS_MAX:
         raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {ROW_GROUPS_MAX}")
     position = found.start_offset

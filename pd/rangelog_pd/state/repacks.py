@@ -103,8 +103,9 @@ def commit_repack(state: State, request: pd_pb2.CommitRepackRequest, now_ms: int
 
 
 def check_count(request: pd_pb2.PrepareRepackRequest) -> None:
-    """Raise InvalidArgument for too few or too many objects: one is enough where its trimmed rows are left out."""
-    count, least = len(request.object_ids), 1 if request.drops_trimmed else 2
+    """Raise InvalidArgument for too few or too many objects: one is enough where its trimmed rows are left out, or where it
+    gets another key."""
+    count, least = len(request.object_ids), 1 if request.drops_trimmed or request.encrypted else 2
     if not least <= count <= REPACKED_OBJECTS_MAX:
         raise InvalidArgument(f"{count} objects to repack: {least} to {REPACKED_OBJECTS_MAX:,} are repacked at a time")
 

@@ -409,6 +409,7 @@ class State:
             objects.prepared,
             objects.tombstones,
             objects.committed_count,
+            objects.encrypted_count,
             self.due.hot_drops,
             self.due.trims,
             self.due.open_ages,

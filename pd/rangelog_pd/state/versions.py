@@ -45,6 +45,9 @@ LEVEL_RIGHTS = 8
 LEVEL_AUDIT = 9
 """From this cluster version on, there is an audit log."""
 
+LEVEL_ENCRYPTION = versions.LEVEL_ENCRYPTION
+"""From this cluster version on, objects of the tier may be encrypted."""
+
 LEVEL_TOKENS = 10
 """From this cluster version on, placement drivers sign tokens."""
 
@@ -105,12 +108,16 @@ _FIELDS = {
     "delete_stream": (("expected_version", 2),),
     "trim_stream": (("expected_version", 2),),
     "open_writer": (("stream_id", LEVEL_OPERATIONS), ("expected_epoch", LEVEL_OPERATIONS)),
-    "accept_loss": (("survivor_end_offset", LEVEL_PACKING),),
+    "accept_loss": (("survivor_end_offset", LEVEL_PACKING), ("given_up_servers", LEVEL_AUDIT)),
     "prepare_repack": (
         ("request.incarnation", LEVEL_PACKING),
         ("request.spoiled_object_id", LEVEL_PACKING),
         ("request.drops_trimmed", LEVEL_PACKING),
+        ("request.encrypted", LEVEL_ENCRYPTION),
     ),
+    "prepare_object": (("request.encrypted", LEVEL_ENCRYPTION),),
+    "commit_object": (("encryption_key_id", LEVEL_ENCRYPTION),),
+    "commit_repack": (("encryption_key_id", LEVEL_ENCRYPTION),),
 }
 """By action: fields, each with the level of commands in which that field is set."""
 _ITEMS = {"open_writers": ("writers", "open_writer")}

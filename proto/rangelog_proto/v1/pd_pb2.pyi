@@ -367,7 +367,7 @@ class WatchResponse(_message.Message):
     def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class PrepareObjectRequest(_message.Message):
-    __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id")
+    __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id", "encrypted")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -376,6 +376,7 @@ class PrepareObjectRequest(_message.Message):
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SPOILED_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     stream_id: int
     range_index: int
@@ -384,7 +385,8 @@ class PrepareObjectRequest(_message.Message):
     server: str
     incarnation: int
     spoiled_object_id: int
-    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., spoiled_object_id: _Optional[int] = ...) -> None: ...
+    encrypted: bool
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., spoiled_object_id: _Optional[int] = ..., encrypted: bool = ...) -> None: ...
 
 class PrepareObjectResponse(_message.Message):
     __slots__ = ("object",)
@@ -393,7 +395,7 @@ class PrepareObjectResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class CommitObjectRequest(_message.Message):
-    __slots__ = ("request_id", "object_id", "server", "incarnation", "size_bytes", "digest", "row_groups", "epoch", "footer_size_bytes", "footer_crc")
+    __slots__ = ("request_id", "object_id", "server", "incarnation", "size_bytes", "digest", "row_groups", "epoch", "footer_size_bytes", "footer_crc", "encryption_key_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -404,6 +406,7 @@ class CommitObjectRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FOOTER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTION_KEY_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     object_id: int
     server: str
@@ -414,7 +417,8 @@ class CommitObjectRequest(_message.Message):
     epoch: int
     footer_size_bytes: int
     footer_crc: int
-    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., epoch: _Optional[int] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ...) -> None: ...
+    encryption_key_id: str
+    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., epoch: _Optional[int] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., encryption_key_id: _Optional[str] = ...) -> None: ...
 
 class CommitObjectResponse(_message.Message):
     __slots__ = ("object",)
@@ -423,7 +427,7 @@ class CommitObjectResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class PrepareRepackRequest(_message.Message):
-    __slots__ = ("request_id", "stream_id", "object_ids", "packer", "incarnation", "spoiled_object_id", "drops_trimmed")
+    __slots__ = ("request_id", "stream_id", "object_ids", "packer", "incarnation", "spoiled_object_id", "drops_trimmed", "encrypted")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -431,6 +435,7 @@ class PrepareRepackRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SPOILED_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     DROPS_TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     stream_id: int
     object_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -438,7 +443,8 @@ class PrepareRepackRequest(_message.Message):
     incarnation: int
     spoiled_object_id: int
     drops_trimmed: bool
-    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., object_ids: _Optional[_Iterable[int]] = ..., packer: _Optional[str] = ..., incarnation: _Optional[int] = ..., spoiled_object_id: _Optional[int] = ..., drops_trimmed: bool = ...) -> None: ...
+    encrypted: bool
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., object_ids: _Optional[_Iterable[int]] = ..., packer: _Optional[str] = ..., incarnation: _Optional[int] = ..., spoiled_object_id: _Optional[int] = ..., drops_trimmed: bool = ..., encrypted: bool = ...) -> None: ...
 
 class PrepareRepackResponse(_message.Message):
     __slots__ = ("object",)
@@ -447,7 +453,7 @@ class PrepareRepackResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class CommitRepackRequest(_message.Message):
-    __slots__ = ("request_id", "object_id", "packer", "size_bytes", "digest", "row_groups", "footer_size_bytes", "footer_crc")
+    __slots__ = ("request_id", "object_id", "packer", "size_bytes", "digest", "row_groups", "footer_size_bytes", "footer_crc", "encryption_key_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     PACKER_FIELD_NUMBER: _ClassVar[int]
@@ -456,6 +462,7 @@ class CommitRepackRequest(_message.Message):
     ROW_GROUPS_FIELD_NUMBER: _ClassVar[int]
     FOOTER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTION_KEY_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     object_id: int
     packer: str
@@ -464,7 +471,8 @@ class CommitRepackRequest(_message.Message):
     row_groups: _containers.RepeatedCompositeFieldContainer[_common_pb2.RowGroup]
     footer_size_bytes: int
     footer_crc: int
-    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., packer: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ...) -> None: ...
+    encryption_key_id: str
+    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., packer: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., encryption_key_id: _Optional[str] = ...) -> None: ...
 
 class CommitRepackResponse(_message.Message):
     __slots__ = ("object",)
@@ -473,18 +481,20 @@ class CommitRepackResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class ListObjectsRequest(_message.Message):
-    __slots__ = ("stream_id", "name", "from_offset", "page_size", "state")
+    __slots__ = ("stream_id", "name", "from_offset", "page_size", "state", "knows_encryption")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    KNOWS_ENCRYPTION_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     name: str
     from_offset: int
     page_size: int
     state: _common_pb2.ObjectState
-    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.ObjectState, str]] = ...) -> None: ...
+    knows_encryption: bool
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.ObjectState, str]] = ..., knows_encryption: bool = ...) -> None: ...
 
 class ListObjectsResponse(_message.Message):
     __slots__ = ("objects", "more")

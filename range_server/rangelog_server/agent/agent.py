@@ -14,6 +14,7 @@ from functools import partial
 
 import structlog
 
+from rangelog.tier.encryption_keys import key_provider
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
@@ -68,7 +69,13 @@ class Agent:
         name = f"range-server {identity.name}"
         self._connections = DataConnections(token=settings.token, tls=settings.tls, client_name=name)
         self._tier = Uploader(
-            self._pd, identity, store, directory.temporary_directory, settings.tier_url, directory.manifest_directory
+            self._pd,
+            identity,
+            store,
+            directory.temporary_directory,
+            settings.tier_url,
+            directory.manifest_directory,
+            key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id),
         )
         copier = Copier(store, self._connections, identity, bytes_per_s=settings.repair_bytes_per_s)
         self._leaver = Leaver(store)

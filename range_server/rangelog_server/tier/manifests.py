@@ -214,12 +214,13 @@ class ManifestUpkeep:
         raise Unavailable(f"the manifest of stream {stream_id} is being changed by others")
 
     async def _fetch(self, stream_id: int) -> StreamManifest | None:
-        """Return the manifest by the placement driver; None: the stream is deleted, or has no live objects."""
+        """Return the manifest by the placement driver; None: the stream is deleted, has no live objects, or has encrypted
+        ones: a manifest tells the stream's name and times in clear, to programs that cannot read them."""
         try:
             found = await fetch_manifest(self._pd, PD_TIMEOUT_S, stream_id=stream_id)
         except StreamNotFound:
             return None
-        return found if found.objects else None
+        return found if found.objects and not found.is_encrypted else None
 
     def _touch(self, stream_id: int) -> None:
         with suppress(OSError):  # the manifest is then written by this process only

@@ -36,6 +36,7 @@ from rangelog_server_common.tier_watch import TierWatch, WatchTask
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore
+    from rangelog.tier.encryption_keys import KeyProvider
     from rangelog.tier.parquet import WrittenObject
 
 SPAN_BYTES_MAX = 256 * MIB
@@ -60,12 +61,16 @@ class Uploader:
         temporary: Path,
         url: str,
         manifests: Path | None = None,
+        keys: KeyProvider | None = None,
     ) -> None:
+        """`keys`: with which objects are encrypted; None: as `open_object_store`."""
         self._pd = pd
         self._identity = identity
         self._store = store
         self._temporary = temporary
         self._url = url
+        self._keys = keys
+        self._cluster_encrypts = False
         self._fixed_url = url
         self._told_url: str | None = None
         self._objects: ObjectStore | None = None
@@ -113,10 +118,10 @@ class Uploader:
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
         with self.doubted_if_it_fails():
-            await self._object_store()  # before a key is asked for
+            encrypted = await self._encrypts(await self._object_store())  # before a key is asked for
             position = action.start_offset
             while position < action.end_offset:
-                position = await self._upload_span(hosted, action, position)
+                position = await self._upload_span(hosted, action, position, encrypted=encrypted)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
@@ -153,7 +158,7 @@ class Uploader:
     async def _check_tier(self) -> None:
         """Open the tier anew, with the credentials of now, and probe it. Raises what is wrong with it."""
         url = self._url
-        objects = await self._checker.run(functools.partial(_open, url))
+        objects = await self._checker.run(functools.partial(_open, url, self._keys))
         if url == self._url:
             self._objects = objects
 
@@ -167,7 +172,9 @@ class Uploader:
             raise
 
     @traced("rangelog.tier.upload", server=lambda uploads: uploads._identity.name)
-    async def _upload_span(self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int) -> int:
+    async def _upload_span(
+        self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int, *, encrypted: bool
+    ) -> int:
         end_offset = span_end(hosted, start_offset)
         prepare = pb.PrepareObjectRequest(
             request_id=uuid.uuid4().hex,
@@ -178,18 +185,21 @@ class Uploader:
             server=self._identity.name,
             incarnation=self._identity.incarnation,
             spoiled_object_id=self._spoiled.pop(hosted.key, 0),
+            encrypted=encrypted,
         )
         prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
         objects = await self._store_for(prepared)
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
-            written = await self._built(hosted, path, prepared, action)
+            written = await self._built(hosted, path, prepared, action, objects)
             problem = await self._run(functools.partial(_store, objects, prepared.key, path, written))
         finally:
             path.unlink(missing_ok=True)
         if problem:
             self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
-            raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
+            from rangelog.tier.storing import not_stored
+
+            raise not_stored(prepared.key, problem)
         with self.committing(prepared.stream_id):
             await self._commit(prepared, written, action.epoch)
         counts = self._store.counts
@@ -198,11 +208,30 @@ class Uploader:
         _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
         return end_offset
 
+    async def _encrypts(self, objects: ObjectStore) -> bool:
+        """Whether objects are encrypted. Raises EncryptionKeyMissing, AccessDenied, Unavailable: they would have to be."""
+        from rangelog.tier.encryption_gate import check_cluster_encrypts
+        from rangelog.tier.object_cipher import cipher_of
+
+        cipher = cipher_of(objects)
+        if cipher is None:
+            return False
+        await self._run(cipher.check_key)
+        if not self._cluster_encrypts:
+            await check_cluster_encrypts(self._pd, timeout_s=PD_TIMEOUT_S)
+            self._cluster_encrypts = True
+        return True
+
     async def _built(
-        self, hosted: HostedReplica, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+        self,
+        hosted: HostedReplica,
+        path: Path,
+        prepared: common_pb2.Object,
+        action: pb.UploadRange,
+        objects: ObjectStore,
     ) -> WrittenObject:
         try:
-            return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action))
+            return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action, objects))
         except (Corruption, ReadFault) as error:
             self._store.read_failed(hosted, error, asyncio.get_running_loop().time())
             raise
@@ -219,6 +248,7 @@ class Uploader:
             epoch=epoch,
             footer_size_bytes=written.footer_size_bytes,
             footer_crc=written.footer_crc,
+            encryption_key_id=written.encryption_key_id,
         )
         await self._pd.commit_object(request, timeout_s=PD_TIMEOUT_S)
 
@@ -231,7 +261,7 @@ class Uploader:
         if not self._url:
             raise Unavailable("no tier is configured: give the placement drivers a tier_url")
         if self._objects is None:
-            self._objects = await self._run(functools.partial(_open, self._url))
+            self._objects = await self._run(functools.partial(_open, self._url, self._keys))
         return self._objects
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:
@@ -271,12 +301,15 @@ def _warm_up() -> None:
         _log.error("the extra 'tier' is not installed: nothing can be uploaded", problem=str(error))
 
 
-def _open(url: str) -> ObjectStore:
+def _open(url: str, keys: KeyProvider | None) -> ObjectStore:
+    from rangelog.tier.object_cipher import cipher_of
     from rangelog.tier.object_store import probe
     from rangelog.tier.opening import open_object_store
 
-    objects = open_object_store(url, create=True)
+    objects = open_object_store(url, create=True, keys=keys)
     probe(objects)
+    if (cipher := cipher_of(objects)) is not None:
+        cipher.check_key()
     return objects
 
 
@@ -303,8 +336,14 @@ def _read(wal: Wal, hosted: HostedReplica, first: int, last: int) -> list[bytes]
 
 
 def _build(
-    wal: Wal, hosted: HostedReplica, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+    wal: Wal,
+    hosted: HostedReplica,
+    path: Path,
+    prepared: common_pb2.Object,
+    action: pb.UploadRange,
+    objects: ObjectStore,
 ) -> WrittenObject:
+    from rangelog.tier.object_cipher import cipher_of
     from rangelog.tier.parquet import write_object
 
     return write_object(
@@ -317,6 +356,7 @@ def _build(
         start_offset=prepared.start_offset,
         end_offset=prepared.end_offset,
         object_id=prepared.object_id,
+        cipher=cipher_of(objects),
     )
 
 

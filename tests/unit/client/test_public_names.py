@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import collections.abc
 import importlib
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import rangelog
 import rangelog.errors
 import rangelog.limits
+import rangelog.sync
 import rangelog_core.errors
 import rangelog_core.limits
 import rangelog_core.record
@@ -65,3 +73,50 @@ def test_records_and_limits_are_the_models_own() -> None:
         assert getattr(rangelog, name) is getattr(rangelog_core.stream_config, name)
     for name in rangelog.limits.__all__:
         assert getattr(rangelog.limits, name) is getattr(rangelog_core.limits, name)
+
+
+READABLE = {
+    *dir(builtins), *rangelog.__all__, *typing.__all__, *collections.abc.__all__,
+    "asyncio", "concurrent", "datetime", "timedelta", "_T",
+}  # fmt: skip
+"""What whoever reads `help` knows, or finds in `rangelog`; `_T` is any type."""
+VALUES = {"StreamConfig", "StreamConfigChange", "Retention", "ScalingPolicy", "TopicConfig", "TopicConfigChange"}
+"""Classes that a program makes itself."""
+OWN_USE = "package's own use"
+
+
+def _public_calls() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for module, names in ((rangelog, rangelog.__all__), (rangelog.sync, dir(rangelog.sync))):
+        for name in names:
+            thing = getattr(module, name)
+            if inspect.isfunction(thing):
+                yield f"{module.__name__}.{name}", thing
+            elif name in (
+                "Client",
+                "Reader",
+                "Writer",
+                "CursorReader",
+                "TopicProducer",
+                "TopicReader",
+                "Topics",
+                "Table",
+            ):
+                for member, call in inspect.getmembers(thing, inspect.isfunction):
+                    if not member.startswith("_") and OWN_USE not in (call.__doc__ or ""):
+                        yield f"{module.__name__}.{name}.{member}", call
+            elif module is rangelog and name in VALUES:
+                yield f"rangelog.{name}", thing.__init__
+
+
+def test_help_shows_types_that_one_can_read() -> None:
+    """Arguments show what they may be, not the name of an alias that `help` expands nowhere."""
+    calls = dict(_public_calls())
+    assert {"rangelog.connect", "rangelog.Client.reader", "rangelog.sync.Writer.append"} <= set(calls)
+    unreadable = set()
+    for name, call in calls.items():
+        for parameter in inspect.signature(call).parameters.values():
+            if isinstance(parameter.annotation, str):
+                used = ast.walk(ast.parse(parameter.annotation, mode="eval"))
+                words = {node.id for node in used if isinstance(node, ast.Name)}
+                unreadable |= {f"{name}({parameter.name}: {word})" for word in words - READABLE}
+    assert not unreadable, sorted(unreadable)

@@ -19,7 +19,7 @@ def test_a_default_config_leaves_to_the_cluster_what_it_decides() -> None:
     """Only what has a default here is sent; the placement driver fills in the rest."""
     message, names = config_message(StreamConfig())
     none = ["cursor_retention", "server_labels", "zones_min"]
-    assert sorted(names) == sorted(["compression", "durability", "replicas", "tiered", *none])
+    assert sorted(names) == sorted(["compression", "durability", "tiered", *none])
     assert not any(getattr(message, name) for name in none), "an earlier placement driver is sent nothing that is new"
     full = with_defaults(message)
     assert (full.replicas, full.acks, full.hot_retention_ms, full.tiered) == (3, 2, 600_000, True)

@@ -337,6 +337,7 @@ class Api:
         self.consensus = LocalConsensus(self.machine, name="pd1")
         self.driver = Member(settings, self.consensus, self.machine)
         self.beats: dict[str, int] = {}
+        self.wiped: dict[str, int] = {}
 
     async def create(self, name: str = "s", request_id: str = "c", **config: Any) -> common_pb2.Stream:
         request = pb.CreateStreamRequest(request_id=request_id, name=name, config=common_pb2.StreamConfig(**config))
@@ -362,7 +363,7 @@ class Api:
     async def register(self, *names: str) -> None:
         for number, name in enumerate(names):
             request = pb.RegisterServerRequest(
-                request_id=f"reg-{name}",
+                request_id=f"reg-{name}-{self.incarnation(name)}",
                 server=name,
                 incarnation=self.incarnation(name),
                 boot=1,
@@ -371,9 +372,8 @@ class Api:
             )
             await servers.register_server(self.driver, request)
 
-    @staticmethod
-    def incarnation(name: str) -> int:
-        return sum(map(ord, name))
+    def incarnation(self, name: str) -> int:
+        return self.wiped.get(name, sum(map(ord, name)))
 
     async def beat(self, name: str, *reports: pb.ReplicaReport, **more: Any) -> pb.HeartbeatResponse:
         self.beats[name] = self.beats.get(name, 0) + 1

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pdctl.main import main
+from rangelog_core.net.home_loop import HomeLoop
 from rangelog_proto.v1 import tier_pb2
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
@@ -48,6 +49,11 @@ class FakePd:
         """A call of another service: `DescribeTier` is answered as `describe_tier`."""
         name = method(_MethodNames())
         return await getattr(self, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(request, timeout_s=timeout_s)
+
+    @property
+    def home(self) -> HomeLoop:
+        """A new one each time: one of these answers many commands, each of which has a loop of its own."""
+        return HomeLoop()
 
     def __getattr__(self, name: str) -> Any:
         async def call(request: Any, *, timeout_s: float) -> Any:

@@ -272,6 +272,8 @@ def _verbs() -> list[tuple[str, ...]]:
 def _verbs_of(group: click.Group, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for name, command in group.commands.items():
+        if command.hidden:
+            continue  # `ls` for `list`
         found += _verbs_of(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
     return found
 
@@ -304,7 +306,7 @@ def test_the_nouns_and_verbs() -> None:
         acl grant, acl revoke, acl list, acl test, acl enforce, token create, token list, token show, token revoke,
         restore, top, logs,
         upgrade check, upgrade finalize, audit enable, audit disable, audit status, audit show,
-        audit export, audit verify, completion"""
+        audit export, audit verify, context list, context show, context use, context add, context delete, completion"""
     assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
 
 

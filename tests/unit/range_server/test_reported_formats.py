@@ -12,5 +12,6 @@ def test_a_server_reports_every_format_that_others_meet() -> None:
     assert reported == FORMATS
     assert reported["log-entry"] == (1, 2)
     assert set(reported) == {
-        "data-plane", "record-batch", "log-segment", "log-entry", "tiered-object", "manifest", "repack", "leave-wanted"
+        "data-plane", "record-batch", "log-segment", "log-entry", "tiered-object", "manifest", "repack", "leave-wanted",
+            "encrypted-object",
     }  # fmt: skip

@@ -8,6 +8,8 @@ import rangelog.sync
 from rangelog._topics.topic_calls import TopicCalls, by_name
 from rangelog.context import read_context
 from rangelog.spark.options import Options, parse_options
+from rangelog.tier.encryption_keys import KeyDirectory, KeyProvider
+from rangelog.tier.kms_keys import KmsKeys
 from rangelog_core.errors import InvalidArgument, StreamNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.tls import TlsConfig
@@ -15,6 +17,9 @@ from rangelog_core.net.token_sources import Token, TokenFile
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import TopicName, parse_topic_name
 from rangelog_proto.v1 import topic_pb2
+
+_OF_READS = ("tier_url", "encryption_keys_dir", "encryption_kms_key_id")
+"""Options that a sink does not know: it does not read the tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class ClusterAddress:
         token: The cluster's token, if it requires one.
         tier_url: The object store's URL, where Spark reaches it by another URL than the cluster.
         tls: The job's certificate, by paths that each executor can read, where the cluster has TLS.
+        encryption_keys: The keys of encrypted objects: of a directory that each executor can read, or of AWS KMS.
 
     Example:
         ```python
@@ -37,12 +43,13 @@ class ClusterAddress:
     token: Token | None = None
     tier_url: str | None = None
     tls: TlsConfig | None = None
+    encryption_keys: KeyProvider | None = None
 
     def client(self) -> rangelog.sync.Client:
         """This process's client."""
         from rangelog.spark.reading import client_of
 
-        return client_of(self.pd, self.token, self.tier_url, self.tls)
+        return client_of(self.pd, self.token, self.tier_url, self.tls, self.encryption_keys)
 
     def to_options(self, **more: str) -> dict[str, str]:
         """Return the options of the data source `rangelog` that name this cluster, and more."""
@@ -53,11 +60,15 @@ class ClusterAddress:
             known["token"] = self.token
         if self.tls is not None:
             known |= {"tls_ca": self.tls.ca, "tls_cert": self.tls.cert, "tls_key": self.tls.key}
+        if isinstance(self.encryption_keys, KeyDirectory):
+            known["encryption_keys_dir"] = self.encryption_keys.path
+        elif isinstance(self.encryption_keys, KmsKeys):
+            known["encryption_kms_key_id"] = self.encryption_keys.key_id
         return {name: value for name, value in known.items() if value} | more
 
     def to_sink_options(self, **more: str) -> dict[str, str]:
         """As `to_options`, for a sink."""
-        return {name: value for name, value in self.to_options(**more).items() if name != "tier_url"}
+        return {name: value for name, value in self.to_options(**more).items() if name not in _OF_READS}
 
     def read_options(self, stream: str, **more: str) -> Options:
         """Return the checked options of a read of one stream. Raises InvalidArgument."""
@@ -92,7 +103,11 @@ class ClusterAddress:
 
 
 def find_cluster(
-    pd: str | None, token: Token | None, tier_url: str | None, tls: TlsConfig | None = None
+    pd: str | None,
+    token: Token | None,
+    tier_url: str | None,
+    tls: TlsConfig | None = None,
+    encryption_keys: KeyProvider | None = None,
 ) -> ClusterAddress:
     """Return the cluster that a command names, or the one of `rangelog local`. Raises InvalidArgument."""
     if not pd:
@@ -102,4 +117,4 @@ def find_cluster(
                 "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
             )
         pd, tls = ",".join(context.pd), tls or context.tls
-    return ClusterAddress(pd, token or None, tier_url or None, tls)
+    return ClusterAddress(pd, token or None, tier_url or None, tls, encryption_keys)

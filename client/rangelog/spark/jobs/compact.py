@@ -21,7 +21,8 @@ from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.fan_out import fan_out
 from rangelog.spark.jobs.job import EXIT_OK, EXIT_WRONG, Job, JobCall, JobTable
 from rangelog.spark.jobs.page import show_size
-from rangelog.tier.repacking import check_cluster, plan_repacks
+from rangelog.tier.encryption_keys import keys_of_environment
+from rangelog.tier.repacking import check_cluster, plan_new_keys, plan_repacks
 from rangelog_core.errors import InvalidArgument, StreamNotFound
 from rangelog_core.limits import MIB
 
@@ -87,6 +88,7 @@ def compact_streams(
     prefix: str | None = None,
     topic: str | None = None,
     target_bytes: int = TARGET_BYTES_DEFAULT,
+    rewrite_keys: bool = False,
     dry_run: bool = False,
     console: Console | None = None,
 ) -> RepackReport:
@@ -99,11 +101,13 @@ def compact_streams(
         prefix: What the names begin with.
         topic: The topic.
         target_bytes: The largest object to make; those above half of it are left alone. 64 KiB to 2 GiB.
+        rewrite_keys: Also write anew what is in clear or encrypted by another key than the current one, whatever its size.
         dry_run: Say what would be done.
         console: Where to show progress; None: nowhere.
 
     Raises:
-        InvalidArgument: The target is out of bounds.
+        InvalidArgument: The target is out of bounds; `rewrite_keys` without keys.
+        EncryptionKeyMissing: A key to read or to write with is not here.
         StreamNotFound, TopicNotFound: There is no such stream or topic.
         Unavailable: The placement drivers do not answer, or have not all been upgraded.
 
@@ -116,6 +120,7 @@ def compact_streams(
     if not TARGET_BYTES_MIN <= target_bytes <= TARGET_BYTES_MAX:
         raise InvalidArgument(f"objects of {target_bytes:,} bytes: give a target of 64k to 2g")
     console = console or Console(quiet=True)
+    key_id = _current_key(cluster) if rewrite_keys else None
     client = cluster.client()
     client.run(check_cluster(client.asynchronous.metadata.pd))
     names = list(cluster.shard_streams(topic)) if topic is not None else cluster.stream_names(stream, prefix)
@@ -124,7 +129,7 @@ def compact_streams(
     with console.progress("planning", "streams") as show:
         for number, name in enumerate(names):
             try:
-                plan, tasks = client.run(_plan(client.asynchronous, name, target_bytes))
+                plan, tasks = client.run(_plan(client.asynchronous, name, target_bytes, key_id))
             except StreamNotFound:
                 if stream is not None:
                     raise
@@ -142,10 +147,23 @@ def compact_streams(
     return RepackReport(list(streams.values()), time.monotonic() - begun)
 
 
-async def _plan(client: Client, name: str, target_bytes: int) -> tuple[StreamRepacks, list[RepackTask]]:
+def _current_key(cluster: ClusterAddress) -> str:
+    keys = cluster.encryption_keys or keys_of_environment()
+    if keys is None:
+        raise InvalidArgument(
+            "there are no keys to rewrite objects with: set RANGELOG_ENCRYPTION_KEYS_DIR or RANGELOG_ENCRYPTION_KMS_KEY_ID"
+        )
+    return keys.current()
+
+
+async def _plan(
+    client: Client, name: str, target_bytes: int, key_id: str | None
+) -> tuple[StreamRepacks, list[RepackTask]]:
     stream, ranges = await client.metadata.ranges(name, 0)
     objects = await client.metadata.all_objects(stream.stream_id, 0)
     repacks = plan_repacks(stream, ranges, objects, target_bytes)
+    if key_id is not None:
+        repacks += plan_new_keys(stream, ranges, objects, key_id, repacks)
     size_bytes = sum(each.size_bytes for each in objects)
     planned = sum(each.size_bytes for each in repacks)
     tasks = [
@@ -188,6 +206,7 @@ def add_job(jobs: JobTable) -> None:
                 "compact --stream flights",
                 "compact --prefix shop. --target-size 512m --dry-run",
                 "compact --topic shop/orders",
+                "compact --stream flights --rewrite-keys",
             ],
             _arguments,
             _run,
@@ -206,6 +225,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default=TARGET_BYTES_DEFAULT,
         help="of the largest object; default: 256m",
     )
+    parser.add_argument(
+        "--rewrite-keys",
+        action="store_true",
+        help="also write anew what is in clear or encrypted by another key than the current one (docs/encryption.md)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     add_output(parser)
 
@@ -219,6 +243,7 @@ def _run(call: JobCall) -> int:
         prefix=given.prefix,
         topic=given.topic,
         target_bytes=given.target_size,
+        rewrite_keys=given.rewrite_keys,
         dry_run=given.dry_run,
         console=call.console,
     )

@@ -52,8 +52,9 @@ from rangelog.spark.jobs.iceberg_table import (
     field_ids,
     missing_columns,
 )
+from rangelog.tier.object_cipher import is_encrypted
 from rangelog.tier.parquet import FORMAT_VERSION
-from rangelog_core.errors import Corruption
+from rangelog_core.errors import Corruption, PreconditionFailed
 from rangelog_core.limits import KIB, MIB
 from rangelog_core.versions import OBJECT_VERSIONS, unsupported
 
@@ -257,6 +258,11 @@ def _read_footers(table: Table, objects: list[LiveObject]) -> list[_ObjectFooter
 def _read_footer(io: FileIO, live: LiveObject) -> _ObjectFooter:
     """Read the footer of an object. Raises FileNotFoundError, Corruption, UnsupportedVersion."""
     data, size_bytes = _read_tail(io, live.url)
+    if is_encrypted(data):
+        raise PreconditionFailed(
+            f"object {live.url} is encrypted, and readers of an Iceberg table are given no keys: export its rows "
+            "(docs/reading-the-tier.md)"
+        )
     try:
         footer = pq.read_metadata(pa.BufferReader(data))
         version = int((footer.metadata or {}).get(FORMAT_VERSION.encode(), b"0"))

@@ -19,5 +19,5 @@ def store_of(cluster: ClusterAddress) -> ObjectStore:
         raise ConfigInvalid("the cluster names no tier: pass --tier-url")
     store = _stores.get((os.getpid(), url))
     if store is None:
-        store = _stores[(os.getpid(), url)] = open_object_store(url)
+        store = _stores[(os.getpid(), url)] = open_object_store(url, keys=cluster.encryption_keys)
     return store

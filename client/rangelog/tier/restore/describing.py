@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+from rangelog.tier.object_cipher import is_encrypted, key_id_of
 from rangelog.tier.object_reader import ObjectReader, checksum
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.restore.known import DescribedObject
@@ -48,6 +49,8 @@ def describe(store: ObjectStore, key: str, size_bytes: int, *, whole: bool) -> D
         footer_size_bytes=footer_size,
         footer_crc=checksum(tail[len(tail) - footer_size :]),
     )
+    if is_encrypted(tail):
+        found.encryption_key_id = key_id_of(tail[len(tail) - footer_size :])
     reader = ObjectReader(store, found)
     told = reader.metadata
     groups = reader.row_group_rows()

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rangelog.tier.encrypted_file import decrypt
+from rangelog.tier.encryption_keys import keys_of
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.restore.describing import describe, digest_of
 from rangelog.tier.restore.known import DescribedObject, KnownBucket, SavedRows, snapshot_rows
@@ -148,7 +150,8 @@ def _newest(
 
 
 def _read(store: ObjectStore, key: str, cluster_id: str) -> tuple[TierSnapshotHeader, bytes]:
-    header, state = tier_snapshot.read(store.get(key), source=key)
+    data = decrypt(store.get(key), keys_of(store), source=f"the snapshot {key}")
+    header, state = tier_snapshot.read(data, source=key)
     if header.cluster_id != cluster_id or parse_snapshot_key(key) != (cluster_id, str(header.applied_index)):
         raise Corruption(
             f"{key}: it is that of cluster {header.cluster_id} at {header.applied_index}, under another name"

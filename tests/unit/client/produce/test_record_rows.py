@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rangelog._append.batch_builder import meant_as_ms
 from rangelog._produce.record_rows import checked_row, rows_of
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, encode_batch, encode_headers
 from rangelog_core.errors import Corruption, RecordTooLarge
@@ -33,7 +34,7 @@ def test_a_batch_is_the_rows_that_were_encoded(
     records: list[tuple[bytes, bytes | None, dict[str, bytes], int]], codec: int
 ) -> None:
     """Each row is the one that a producer makes of the same record, in order."""
-    rows = [tuple(checked_row(*record)) for record in records]
+    rows = [tuple(checked_row(value, key, headers, meant_as_ms(ms))) for value, key, headers, ms in records]
     values, keys, headers, stamps, _ = (list(column) for column in zip(*rows, strict=True))
     assert [tuple(row) for row in rows_of(_encode(values, keys, headers, stamps, codec))] == rows
 

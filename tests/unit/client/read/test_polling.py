@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rangelog._read.polling import COUNT_MAX, Polling
+from rangelog.testing import FakeCluster
 from rangelog_core.errors import InvalidArgument, Unavailable
 from rangelog_core.record import Record
 
@@ -134,3 +135,23 @@ async def test_bad_arguments(source: Source, count_max: Any, timeout_s: Any) -> 
     """Refused before anything is read."""
     with pytest.raises(InvalidArgument):
         await Polling(source.chunks()).poll(count_max, timeout_s)
+
+
+async def test_a_lag_in_the_midst_of_an_iteration_moves_nothing() -> None:
+    """It counts from the last chunk, and every record still comes once; before the first poll it counts from the start."""
+    async with FakeCluster().client() as client:
+        await client.create_stream("s")
+        await client.append("s", [b"%d" % number for number in range(5)])
+        seen = []
+        reader = client.reader("s", end=5)
+        async for record in reader:
+            seen.append(record.offset)
+            assert await reader.lag() == 0
+        assert seen == [0, 1, 2, 3, 4]
+        polled = client.reader("s")
+        assert await polled.poll(count_max=1, timeout_s=5) and await polled.lag() == 4
+        waiting = client.reader("s", start=2)
+        assert await waiting.lag() == 3
+        assert [each.offset for each in await waiting.poll(timeout_s=5)] == [2, 3, 4]
+        await polled.close()
+        await waiting.close()

@@ -179,7 +179,9 @@ def test_metadata_that_is_not_known_is_ignored(tmp_path: Path, monkeypatch: pyte
     """A later program may add keys without raising the version."""
     original = parquet._parquet_writer
     monkeypatch.setattr(
-        parquet, "_parquet_writer", lambda sink, metadata: original(sink, metadata | {"rangelog.colour": "blue"})
+        parquet,
+        "_parquet_writer",
+        lambda sink, metadata, keys: original(sink, metadata | {"rangelog.colour": "blue"}, keys),
     )
     encoded = batches()
     store, described = put(tmp_path, encoded, 100, 150)
@@ -194,7 +196,9 @@ def test_a_version_that_is_no_number_is_corruption(
     """Nobody wrote that."""
     original = parquet._parquet_writer
     monkeypatch.setattr(
-        parquet, "_parquet_writer", lambda sink, metadata: original(sink, metadata | {parquet.FORMAT_VERSION: version})
+        parquet,
+        "_parquet_writer",
+        lambda sink, metadata, keys: original(sink, metadata | {parquet.FORMAT_VERSION: version}, keys),
     )
     store, described = put(tmp_path, batches(), 100, 150)
     with pytest.raises(Corruption):

@@ -323,3 +323,22 @@ async def test_ranges_have_an_age_by_default_and_streams_do_not_roll_together(ap
     assert (await api.create("day", "d", range_age_ms_max=86_400_000)).config.range_age_ms_max == 86_400_000
     request = pb.UpdateStreamRequest(request_id="u", name="day", fields=["range_age_ms_max"])
     assert (await streams.update_stream(api.driver, request)).stream.config.range_age_ms_max == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "found"),
+    [
+        (1, {}, (1, 1)),
+        (3, {}, (3, 2)),
+        (1, {"replicas": 3}, (3, 2)),
+        (1, {"acks": 2}, (2, 2)),
+    ],
+)
+async def test_replicas_that_are_not_given_are_the_clusters_default(
+    api: Any, setting: int, given: dict[str, int], found: tuple[int, int]
+) -> None:
+    """The setting's number, and no fewer than what else is asked for needs; acks follow."""
+    api.driver.settings = api.driver.settings.model_copy(update={"stream_replicas": setting})
+    request = pb.CreateStreamRequest(request_id="r", name="x", config=common_pb2.StreamConfig(**given))
+    config = (await streams.create_stream(api.driver, request)).stream.config
+    assert (config.replicas, config.acks) == found

@@ -142,6 +142,24 @@ def test_a_range_that_lost_a_member_is_sealed(pd: Any, aging: int, way: str) -> 
     assert "rs2" in next(iter(found.values())).reason
 
 
+@pytest.mark.parametrize("new_leader", [False, True])
+def test_a_range_with_a_damaged_member_is_sealed(pd: Any, aging: int, make_report: Any, new_leader: bool) -> None:
+    """Its copy is lost as if its disk were, so the range is made whole again without waiting for its age."""
+    damaged = make_report(aging, 0, "OPEN", end=3)
+    damaged.problem = "the tail of the log was damaged and cut"
+    if new_leader:
+        pd.view.start_leading(pd.now_ms)
+        for name in [*pd.state.servers, *pd.state.servers]:  # the first heartbeat to a leader only asks for the second
+            pd.beat(
+                name, *([damaged if name == "rs2" else make_report(aging, 0, "OPEN", end=5)] if name in ABC else [])
+            )
+    else:
+        pd.beat("rs2", damaged, complete=False)
+    pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    (directive,) = told(pd).values()
+    assert directive.reason == "its replica on rs2 is damaged: the tail of the log was damaged and cut"
+
+
 def test_a_member_that_comes_back_in_time_ends_the_suspicion(pd: Any, aging: int) -> None:
     """The writer may go on with the three of them."""
     pass_ms(pd, 80_000, "rs2")

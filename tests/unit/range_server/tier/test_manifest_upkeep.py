@@ -369,3 +369,19 @@ async def test_a_large_manifest_is_written_less_often(
     assert upkeep.work._due[STREAM] > asyncio.get_running_loop().time() + 500
     assert driver.asked == asked and upkeep.left() == ["7"]
     await upkeep.work.close()
+
+
+async def test_a_stream_with_encrypted_objects_has_no_manifest(store: FileStore, tmp_path: Path) -> None:
+    """It would tell name and times in clear: the one from before is removed."""
+    driver = PlayedDriver()
+    upkeep = Upkeep(driver, store, tmp_path / "m")
+    upkeep.work.start()
+    commit(upkeep, driver)
+    await upkeep.idle()
+    assert stored(store) is not None
+    with upkeep.work.committing(STREAM):
+        driver.commit()
+        driver.objects[-1].encryption_key_id = "k1"
+    await upkeep.idle()
+    assert stored(store) is None
+    await upkeep.work.close()
