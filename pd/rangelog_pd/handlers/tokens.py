@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_right
 
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable
 from rangelog_core.tokens import LIFETIME_MS_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.tokens import check_row
@@ -23,6 +23,8 @@ async def create_token(driver: Driver, request: pb.CreateTokenRequest) -> pb.Cre
     if not 0 < request.lifetime_ms <= LIFETIME_MS_MAX:
         raise InvalidArgument("a token lives from one minute to 366 days: give --expires")
     await driver.barrier()
+    if not driver.token_trust().cluster_id:
+        raise Unavailable("the cluster has no id yet: try again")
     key, now_ms = driver.token_signer.public(), driver.wall_ms()
     row = pb.TokenRow(
         token_id=secrets.token_hex(8),
