@@ -168,11 +168,12 @@ async def _append(
 
 
 def _submit(writer: Any, part: bytes, to_record: ToRecord, which: str) -> asyncio.Future[Ack]:
-    from rangelog._append.batch_builder import meant_as_ms
+    from rangelog_core.record import moment_of
 
     try:
         value, key, headers, timestamp_ms = to_record(part)
-        timestamp = meant_as_ms(timestamp_ms)  # a record of 1970 is as good as another
+        # A whole number of 1970 would be taken for seconds, and a record of then is as good as another.
+        timestamp = moment_of(timestamp_ms) if timestamp_ms is not None else None
         found: asyncio.Future[Ack] = writer.submit(value, key=key, headers=headers or None, timestamp=timestamp)
     except InvalidArgument as error:
         error.message = f"{which}: {error.message}"
