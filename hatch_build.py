@@ -1,7 +1,7 @@
-"""The build hook of the wheel and of the editable install: compiles `rangelog_core._record_codec` when it is asked to.
+"""The hooks of builds: one compiles `rangelog_core._record_codec` when it is asked to, one fills in the project's URLs.
 
-What holds: without RANGELOG_COMPILE=1 in the environment the hook does nothing, and the build needs neither Cython nor a C
-compiler.
+What holds: without RANGELOG_COMPILE=1 in the environment nothing is compiled, and the build needs neither Cython nor a C
+compiler. Without RANGELOG_HOME_URL the package names no URL: a link that nobody serves would mislead.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _SOURCE = Path("core/rangelog_core/_record_codec.pyx")
 _COMPILE_TIMEOUT_S = 600
+_URL_PATHS = {
+    "Documentation": "blob/main/docs/ARCHITECTURE.md",
+    "Changelog": "blob/main/CHANGELOG.md",
+    "Issues": "issues",
+}
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
@@ -42,6 +48,25 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         for built in (Path(self.root) / _SOURCE.parent).glob(f"{_SOURCE.stem}.*"):
             if built.suffix in (".so", ".pyd"):
                 built.unlink()
+
+
+class CustomMetadataHook(MetadataHookInterface):  # type: ignore[misc]
+    """Name where the project lives, for an index and for `pip show`."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fill in the URLs, which are all below the one of the repository."""
+        metadata["urls"] = project_urls(os.environ.get("RANGELOG_HOME_URL", ""))
+
+
+def project_urls(home: str) -> dict[str, str]:
+    """Return the URLs by label. Raises ValueError for a home that is no https URL."""
+    if not home:
+        return {}
+    if not home.startswith("https://"):
+        raise ValueError(f"RANGELOG_HOME_URL is the repository's https URL, not {home!r}")
+    home = home.rstrip("/")
+    below = {label: f"{home}/{path}" for label, path in _URL_PATHS.items()}
+    return {"Homepage": home, "Source": home, **below}
 
 
 def _is_asked() -> bool:

@@ -54,6 +54,7 @@ from rangelog_core.record import Ack, AppendRecord, Record
 
 if TYPE_CHECKING:
     from rangelog import sync
+    from rangelog._append.serializing import SerializingWriter
     from rangelog._append.writer import Writer
     from rangelog._client import Client, connect
     from rangelog._consume.group import GroupMember
@@ -142,6 +143,7 @@ __all__ = [
     "Retention",
     "ScalingPolicy",
     "SealBlocked",
+    "SerializingWriter",
     "ShardInfo",
     "ShardLag",
     "ShardLost",
@@ -203,6 +205,7 @@ _LAZY = {
     "Reader": "rangelog._read.reader",
     "Retention": "rangelog._topics.values",
     "ScalingPolicy": "rangelog._topics.values",
+    "SerializingWriter": "rangelog._append.serializing",
     "ShardInfo": "rangelog._topics.values",
     "GroupChunk": "rangelog._consume.group_records",
     "GroupInfo": "rangelog._consume.groups",

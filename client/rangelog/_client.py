@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
+from rangelog._append.serializing import Serializers, SerializingWriter
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.writer import Writer
 from rangelog._client_topics import TopicOperations
@@ -20,6 +21,7 @@ from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.cursor_reader import CursorReader
 from rangelog._read.cursors import CursorCalls, StreamCursors
+from rangelog._read.deserializing import deserializer
 from rangelog._read.reader import Reader, Start
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
@@ -231,6 +233,24 @@ class Client(TopicOperations):
 
     # ---- records
 
+    @overload
+    def writer(
+        self, stream: str, *, append_timeout_s: float = ..., open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: None = ..., value_serializer: None = ...,
+    ) -> Writer: ...  # fmt: skip
+
+    @overload
+    def writer(
+        self, stream: str, *, append_timeout_s: float = ..., open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes] | None = ..., value_serializer: Callable[[Any], bytes],
+    ) -> SerializingWriter: ...  # fmt: skip
+
+    @overload
+    def writer(
+        self, stream: str, *, append_timeout_s: float = ..., open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes], value_serializer: None = ...,
+    ) -> SerializingWriter: ...  # fmt: skip
+
     def writer(
         self,
         stream: str,
@@ -238,7 +258,9 @@ class Client(TopicOperations):
         append_timeout_s: float = 30.0,
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
-    ) -> Writer:
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> Writer | SerializingWriter:
         """Return a writer of the stream, to be used with `async with`. Its opening fences any earlier writer.
 
         The hundredth open writer raises the thresholds of Python's garbage collector, unless the program has set its own.
@@ -248,24 +270,30 @@ class Client(TopicOperations):
             append_timeout_s: Default limit of an append, flush or wait in seconds.
             open_timeout_s: Limit of the opening in seconds.
             inflight_bytes_max: Bytes that may be appended and not acked before `ready` waits.
+            key_serializer, value_serializer: Functions that make bytes of whatever the program appends.
         """
-        return self._internal.writer(
+        writer = self._internal.writer(
             check_name("stream", stream),
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
+        if key_serializer is None and value_serializer is None:
+            return writer
+        return SerializingWriter(writer, Serializers(key_serializer, value_serializer))
 
     @overload
     def reader(
         self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
         timeout_s: float = ..., cursor: None = ..., auto_commit_s: None = ...,
+        key_deserializer: Callable[[bytes], Any] | None = ..., value_deserializer: Callable[[bytes], Any] | None = ...,
     ) -> Reader: ...  # fmt: skip
 
     @overload
     def reader(
         self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
         timeout_s: float = ..., cursor: str, auto_commit_s: float | None = ...,
+        key_deserializer: Callable[[bytes], Any] | None = ..., value_deserializer: Callable[[bytes], Any] | None = ...,
     ) -> CursorReader: ...  # fmt: skip
 
     def reader(
@@ -279,6 +307,8 @@ class Client(TopicOperations):
         timeout_s: float = 30.0,
         cursor: str | None = None,
         auto_commit_s: float | None = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
     ) -> Reader | CursorReader:
         """Return a reader: an asynchronous iterator of records in offset order.
 
@@ -293,24 +323,31 @@ class Client(TopicOperations):
             cursor: Begin at this cursor of the stream, and at `start` only where there is none. The reader has a `commit`,
                 which moves the cursor behind what was handed out.
             auto_commit_s: With a cursor: also commit what is processed every so many seconds, and at the end.
+            key_deserializer, value_deserializer: Functions of bytes; what they return is the record's `key`, if it has one, and
+                `value`. `chunks` stay as they are. The record of which one raises counts as handed out.
 
         Raises:
             InvalidArgument: An argument is not valid. The reader itself raises the errors of `Reader.chunks`; one with a
                 cursor OffsetTrimmed where the cursor is below the trim offset.
         """
         check_name("stream", stream)
-        if cursor is None:
-            if auto_commit_s is not None:
-                raise InvalidArgument("auto_commit_s needs a cursor to commit to")
-            return Reader(
+        deserialize = deserializer(key_deserializer, value_deserializer)
+        reader: Reader | CursorReader
+        if cursor is not None:
+            reader = CursorReader(
+                self._cursor_calls, cursor, self._metadata, self._connections, self.cold_reader(), self._watches, stream,
+                auto_commit_s=auto_commit_s, start=start, end=end, follow=follow, read_preference=read_preference,
+                timeout_s=timeout_s,
+            )  # fmt: skip
+        elif auto_commit_s is not None:
+            raise InvalidArgument("auto_commit_s needs a cursor to commit to")
+        else:
+            reader = Reader(
                 self._metadata, self._connections, self.cold_reader(), self._watches, stream,
                 start=start, end=end, follow=follow, read_preference=read_preference, timeout_s=timeout_s,
             )  # fmt: skip
-        return CursorReader(
-            self._cursor_calls, cursor, self._metadata, self._connections, self.cold_reader(), self._watches, stream,
-            auto_commit_s=auto_commit_s, start=start, end=end, follow=follow, read_preference=read_preference,
-            timeout_s=timeout_s,
-        )  # fmt: skip
+        reader.deserialize = deserialize
+        return reader
 
     def cursors(self, stream: str) -> StreamCursors:
         """Return the cursors of a stream: named positions of its consumers. Raises InvalidArgument."""
@@ -353,7 +390,7 @@ class Client(TopicOperations):
     ) -> int:
         """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper.
 
-        With `expected_end` nothing is appended unless the stream ends there (docs/outcomes.md); an earlier writer is fenced all
+        With `expected_end` nothing is appended unless the stream ends there (docs/sdk.md); an earlier writer is fenced all
         the same. Raises as `Writer.open` and `Writer.append_batch`.
         """
         async with self.writer(stream) as writer:

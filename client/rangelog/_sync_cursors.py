@@ -27,13 +27,14 @@ class CursorReader(Reader):
         self._of = of
 
     def _records(self) -> Iterator[Record]:
+        deserialize = self._of.deserialize
         for chunk in self._loop.iterate(self._of.unmarked_chunks()):
             take = self._of.handed_out.take
             for record in chunk:
                 end_offset = record.offset + 1
                 take(end_offset)
                 self._handed_out = end_offset
-                yield record
+                yield record if deserialize is None else deserialize(record)
 
     def commit(self, *, metadata: str = "") -> Cursor:
         """Move the cursor behind all records that were handed out. As `rangelog.CursorReader.commit`."""

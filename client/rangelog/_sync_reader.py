@@ -98,7 +98,8 @@ class Reader(Iterator[Record]):
             raise InvalidArgument(f"this reader is being {self._way}: it cannot be {way} as well, make another one")
 
     def _records(self) -> Iterator[Record]:
+        deserialize = self._reader.deserialize
         for chunk in self._loop.iterate(self._reader.chunks()):
             for record in chunk:
                 self._handed_out = record.offset + 1
-                yield record
+                yield record if deserialize is None else deserialize(record)

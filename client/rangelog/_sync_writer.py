@@ -6,8 +6,10 @@ import asyncio
 import concurrent.futures
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any, Self
 
 from rangelog._append.many_records import check_iterable
+from rangelog._append.serializing import Serializers
 from rangelog._append.writer import Writer as AsyncWriter
 from rangelog._loop_thread import LoopThread
 from rangelog._sync_submit import feed, submit_when_there_is_room
@@ -29,7 +31,7 @@ class Writer:
         self._loop = loop
         self._writer = writer
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         self.open()
         return self
 
@@ -163,3 +165,35 @@ def _size_of(record: bytes | AppendRecord) -> int:
     """Return about how much memory a record takes; what is no record is refused later."""
     value = record.value if isinstance(record, AppendRecord) else record
     return len(value) if isinstance(value, bytes | bytearray | memoryview) else 0
+
+
+class SerializingWriter(Writer):
+    """The blocking writer of any keys and values; make it with `client.writer(name, value_serializer=…)`.
+
+    The functions run on the calling thread. Methods are those of `Writer`, errors also those of `rangelog.SerializingWriter`.
+    """
+
+    def __init__(self, loop: LoopThread, writer: AsyncWriter, serializers: Serializers) -> None:
+        super().__init__(loop, writer)
+        self._make = serializers
+
+    def append(self, value: Any, *, key: Any = None, **options: Any) -> Ack:
+        """See Writer."""
+        return super().append(self._make.value(value), key=self._make.key(key), **options)
+
+    def submit(self, value: Any, *, key: Any = None, **options: Any) -> concurrent.futures.Future[Ack]:
+        """See Writer."""
+        return super().submit(self._make.value(value), key=self._make.key(key), **options)
+
+    def append_nowait(self, value: Any, *, key: Any = None, **options: Any) -> int:
+        """See Writer."""
+        return super().append_nowait(self._make.value(value), key=self._make.key(key), **options)
+
+    def append_batch(self, records: Iterable[Any], **options: Any) -> list[Ack]:
+        """See Writer."""
+        return super().append_batch([self._make.record(record) for record in records], **options)
+
+    def append_all(self, records: Iterable[Any], *, timeout_s: float | None = None) -> int:
+        """See Writer."""
+        check_iterable(records)
+        return super().append_all(map(self._make.record, records), timeout_s=timeout_s)

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rangelog import _client
+from rangelog._append.serializing import Serializers
 from rangelog._consume.group import GroupMember as AsyncGroupMember
 from rangelog._consume.group_records import GroupListener
 from rangelog._loop_thread import LoopThread
@@ -36,6 +37,7 @@ from rangelog._sync_topics import Topics as Topics
 from rangelog._sync_transactions import Transaction as Transaction
 from rangelog._sync_transactions import Transactional as Transactional
 from rangelog._sync_transactions import Transactions as Transactions
+from rangelog._sync_writer import SerializingWriter as SerializingWriter
 from rangelog._sync_writer import Writer as Writer
 from rangelog._topics.cut import Cut
 from rangelog._transact.transactional import Transactional as AsyncTransactional
@@ -114,6 +116,24 @@ class Client:
         """Return one past the offset of the last acked record. Raises StreamNotFound, Unavailable."""
         return self._loop.run(self._client.end_offset(stream), reads=True)
 
+    @overload
+    def writer(
+        self, stream: str, *, append_timeout_s: float = ..., open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: None = ..., value_serializer: None = ...,
+    ) -> Writer: ...  # fmt: skip
+
+    @overload
+    def writer(
+        self, stream: str, *, append_timeout_s: float = ..., open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes] | None = ..., value_serializer: Callable[[Any], bytes],
+    ) -> SerializingWriter: ...  # fmt: skip
+
+    @overload
+    def writer(
+        self, stream: str, *, append_timeout_s: float = ..., open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes], value_serializer: None = ...,
+    ) -> SerializingWriter: ...  # fmt: skip
+
     def writer(
         self,
         stream: str,
@@ -121,15 +141,19 @@ class Client:
         append_timeout_s: float = 30.0,
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
-    ) -> Writer:
-        """Return a writer of the stream, to be used with `with`. Times are in seconds."""
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> Writer | SerializingWriter:
+        """Return a writer of the stream, to be used with `with`. The arguments are those of `rangelog.Client.writer`."""
         writer = self._client.writer(
             stream,
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
-        return Writer(self._loop, writer)
+        if key_serializer is None and value_serializer is None:
+            return Writer(self._loop, writer)
+        return SerializingWriter(self._loop, writer, Serializers(key_serializer, value_serializer))
 
     def producer(
         self,
@@ -156,18 +180,21 @@ class Client:
     def reader(
         self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
         timeout_s: float = ..., cursor: None = ..., auto_commit_s: None = ...,
+        key_deserializer: Callable[[bytes], Any] | None = ..., value_deserializer: Callable[[bytes], Any] | None = ...,
     ) -> Reader: ...  # fmt: skip
 
     @overload
     def reader(
         self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
         timeout_s: float = ..., cursor: str, auto_commit_s: float | None = ...,
+        key_deserializer: Callable[[bytes], Any] | None = ..., value_deserializer: Callable[[bytes], Any] | None = ...,
     ) -> CursorReader: ...  # fmt: skip
 
     def reader(
         self, stream: str, *, start: int | str | datetime | timedelta = "earliest", end: int | None = None,
         follow: bool = False, read_preference: str = "hot_first", timeout_s: float = 30.0,
         cursor: str | None = None, auto_commit_s: float | None = None,
+        key_deserializer: Callable[[bytes], Any] | None = None, value_deserializer: Callable[[bytes], Any] | None = None,
     ) -> Reader | CursorReader:  # fmt: skip
         """Return a reader: an iterator of the stream's records in offset order, which may be polled, too.
 
@@ -176,7 +203,8 @@ class Client:
         make: Callable[..., Any] = self._client.reader
         made = make(
             stream, start=start, end=end, follow=follow, read_preference=read_preference, timeout_s=timeout_s,
-            cursor=cursor, auto_commit_s=auto_commit_s,
+            cursor=cursor, auto_commit_s=auto_commit_s, key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
         )  # fmt: skip
         return Reader(self._loop, made) if cursor is None else CursorReader(self._loop, made)
 

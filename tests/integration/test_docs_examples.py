@@ -17,7 +17,7 @@ from tests.support.page_examples import ADDRESS, PageRunner
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["topics", "groups", "tables"]
+PAGES = ["topics", "groups", "tables", "sdk"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_topic_example_of_the_readme(broker_cluster: Cluster, capsys: pytest
 
 
 async def test_the_quickstart(start_local: LocalFactory, tmp_path: Path) -> None:
-    """Every command and program of the page succeeds on a `rangelog local` in its own directory, and prints what it shows."""
+    """Each command and program of the page succeeds on a `rangelog local`, and prints what the page shows."""
     page = ROOT / "docs" / "quickstart.md"
     assert "```console\nrangelog local\n```" in page.read_text()
     local = await asyncio.to_thread(start_local)

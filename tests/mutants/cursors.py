@@ -8,6 +8,7 @@ _STATE = "rangelog_pd.state.cursors"
 _RETENTION = "rangelog_pd.reconcile.retention"
 _READER = "rangelog._read.cursor_reader"
 _WRITER = "rangelog._append.writer"
+_SERIALIZING_TEST = "client/append/test_serializing.py"
 _END_TEST = "client/append/test_expected_end.py"
 _STATE_TEST = "pd/state/test_pd_cursors.py"
 _RETENTION_TEST = "pd/reconcile/test_pd_cursor_retention.py"
@@ -51,6 +52,27 @@ CURSORS: tuple[Mutant, ...] = (
     Mutant("expected-end-is-a-least-end", "a record is appended although the stream has grown since",
            (Edit("rangelog._append.expected_end",
                  "    if expected_end != end_offset:\n", "    if expected_end > end_offset:\n"),)),
+    rare("poll-loses-behind-a-failure", "records behind one that cannot be deserialized are never handed out",
+         "rangelog._read.polling", "        self._taken -= count\n", "        pass\n", _SERIALIZING_TEST),
+    rare("commit-covers-what-was-not-made", "a commit covers records of a poll that were not handed out",
+         "rangelog._read.polling",
+         "        self._polled(handed_out)\n", "        self._polled(records)\n", _SERIALIZING_TEST),
+    rare("half-a-list-is-appended", "a serializer raises at the second record of a list, and the first one is in the log",
+         "rangelog._append.serializing",
+         "        made = [self._make.record(record) for record in records]\n",
+         "        made = []\n        for record in records:\n"
+         "            await self.writer.append(self._make.record(record))\n", _SERIALIZING_TEST),
+    rare("last-records-one-too-few", "the last n records are n - 1", "rangelog._read.reader",
+         "max(trim, tail + start)", "max(trim, tail + start + 1)", "client/read/test_relative_starts.py"),
+    rare("seconds-taken-for-ms", "records are dated in 1970, and retention takes them at once",
+         "rangelog._append.batch_builder",
+         "    if _is_like_seconds(timestamp):\n", "    if False:\n", "client/append/test_timestamps.py"),
+    rare("copies-of-old-records-refused", "a copy of a record of 1970 is taken for seconds",
+         "rangelog._append.batch_builder",
+         "    return moment_of(timestamp_ms) if _is_like_seconds(timestamp_ms) else timestamp_ms",
+         "    return timestamp_ms", "client/append/test_timestamps.py"),
+    rare("another-loop-unnoticed", "a client on another event loop fails in the midst of asyncio, or hangs",
+         "rangelog_core.net.home_loop", "        if loop is self._loop:\n", "        if True:\n", "core/net/test_home_loop.py"),
     rare("poll-forgets", "what a poll waited for in vain is lost", "rangelog._read.polling",
          "        if self._reading is None:\n", "        if True:\n", "client/read/test_polling.py"),
     rare("poll-repeats", "a poll hands the rest of a chunk out again", "rangelog._read.polling",

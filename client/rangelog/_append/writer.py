@@ -225,7 +225,7 @@ class Writer:
             key: The key, if any.
             headers: Header names and values, at most 255 of them.
             timestamp: A datetime, or milliseconds since the Unix epoch; None: now.
-            expected_end: Append only if this is `next_offset`, so that the record gets this offset or none (docs/outcomes.md).
+            expected_end: Append only if this is `next_offset`, so that the record gets this offset or none (docs/sdk.md).
             timeout_s: Limit in seconds; None: the writer's `append_timeout_s`.
 
         Raises:

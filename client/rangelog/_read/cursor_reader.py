@@ -145,7 +145,7 @@ class CursorReader(Reader):
                     raise self._failed
             self.handed_out.finish()
 
-    async def _records(self) -> AsyncIterator[Record]:
+    async def _records(self) -> AsyncGenerator[Record, None]:
         async with aclosing(self.unmarked_chunks()) as chunks:
             async for chunk in chunks:
                 take = self.handed_out.take

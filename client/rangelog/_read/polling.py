@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Self
 
+from rangelog._read.deserializing import Deserialize
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.record import Record
 
@@ -69,6 +70,10 @@ class Polling:
     async def _next(self) -> Sequence[Record] | None:
         return await anext(self._chunks, None)
 
+    def take_back(self, count: int) -> None:
+        """The next poll returns the last `count` records again."""
+        self._taken -= count
+
     async def close(self) -> None:
         """End; idempotent. Later polls return nothing."""
         self.ended = True
@@ -81,10 +86,23 @@ class Polling:
         await self._chunks.aclose()
 
 
+def _made_of(records: Sequence[Record], deserialize: Deserialize) -> tuple[list[Record], Exception | None]:
+    """Return what is made of the records before the first one whose function raises, and what it raised."""
+    made: list[Record] = []
+    for record in records:
+        try:
+            made.append(deserialize(record))
+        except Exception as error:
+            return made, error
+    return made, None
+
+
 class Pollable(ABC):
     """A reader that may be polled in place of iterating."""
 
     _polling: Polling | None = None
+    deserialize: Deserialize | None = None
+    """What is made of each record, but not of `chunks`."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,9 +136,18 @@ class Pollable(ABC):
         if self._polling is None:
             self._polling = Polling(self._to_poll())
         records = await self._polling.poll(count_max, timeout_s)
-        if records:
+        if not records:
+            return records
+        if self.deserialize is None:
             self._polled(records)
-        return records
+            return records
+        made, failure = _made_of(records, self.deserialize)
+        handed_out = records[: len(made) or 1]  # one whose function raises counts, if it is the first
+        self._polling.take_back(len(records) - len(handed_out))
+        self._polled(handed_out)
+        if failure is not None and not made:
+            raise failure
+        return made
 
     @property
     def ended(self) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from rangelog._metadata import Metadata
 from rangelog._read.cold import ColdReader, cold_until, records_of
+from rangelog._read.deserializing import Deserialize
 from rangelog._read.hot import Fetched, HotRange
 from rangelog._read.patience import Patience
 from rangelog._read.polling import Pollable
@@ -436,7 +437,7 @@ class Reader(SpanReader[Sequence[Record]], Pollable):
     """
 
     def __aiter__(self) -> AsyncIterator[Record]:
-        return self._records()
+        return self._records() if self.deserialize is None else self._deserialized(self.deserialize)
 
     @property
     def next_offset(self) -> int:
@@ -456,7 +457,12 @@ class Reader(SpanReader[Sequence[Record]], Pollable):
     def _polled(self, records: Sequence[Record]) -> None:
         """Nothing to note."""
 
-    async def _records(self) -> AsyncIterator[Record]:
+    async def _deserialized(self, deserialize: Deserialize) -> AsyncIterator[Record]:
+        async with aclosing(self._records()) as records:
+            async for record in records:
+                yield deserialize(record)
+
+    async def _records(self) -> AsyncGenerator[Record, None]:
         async with aclosing(self.chunks()) as chunks:
             async for chunk in chunks:
                 for record in chunk:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import hatch_build
 from rangelog_broker.settings import BrokerSettings
 from rangelog_cli.main import cli
 from rangelog_cli.servers import BROKER_ENV_PREFIX, PD_ENV_PREFIX, SERVER_ENV_PREFIX
@@ -19,7 +20,7 @@ from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.settings import load_settings
 from tests.support.dockerfile import instructions
-from tools import image_requirements
+from tools import image_requirements, package_sizes
 
 ROOT = Path(__file__).resolve().parents[3]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
@@ -129,3 +130,24 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         paths[-1].write_text(unit.read_text().replace("/opt/rangelog/bin/rangelog", str(program)))
     done = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_urls_of_the_project() -> None:
+    """All below the repository that whoever publishes names; none without it, and nothing that is no https URL."""
+    assert hatch_build.project_urls("") == {}
+    urls = hatch_build.project_urls("https://example.org/rangelog/")
+    assert urls["Homepage"] == "https://example.org/rangelog"
+    for url in urls.values():
+        path = url.removeprefix("https://example.org/rangelog").removeprefix("/blob/main/").strip("/")
+        assert path in ("", "issues") or (ROOT / path).is_file(), url
+    with pytest.raises(ValueError, match="https URL"):
+        hatch_build.project_urls("example.org")
+
+
+def test_each_extra_is_tried_and_its_size_told() -> None:
+    """But those that only gather others: the demo's, the developers', and all."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    assert set(package_sizes.TRIES) == (extras - {"demo", "dev", "all"}) | {package_sizes.BASE}
+    readme = (ROOT / "README.md").read_text()
+    missing = [extra for extra in extras - {"demo", "dev", "all"} if f"| `rangelog[{extra}]` |" not in readme]
+    assert not missing, missing

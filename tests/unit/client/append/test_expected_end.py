@@ -159,7 +159,7 @@ async def test_one_shot_and_blocking_appends_have_it_too() -> None:
 
 
 class Program:
-    """Appends its numbers in order, each once, over writers that end anywhere: by the recipe of docs/outcomes.md."""
+    """Appends its numbers in order, each once, over writers that end anywhere: by the recipe of docs/sdk.md."""
 
     def __init__(self, client: Client, cluster: FakeCluster, chance: random.Random) -> None:
         self.client, self.cluster, self.chance = client, cluster, chance
