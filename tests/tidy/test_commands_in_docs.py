@@ -47,7 +47,7 @@ def problem_of(line: str) -> str | None:
             elif _PLACEHOLDER.fullmatch(word):
                 break  # one of several, as the text says
             elif subcommands:
-                values = {"--pd", "--context", "-o", "--token", "--ca", "--cert", "--key", "--timeout"}
+                values = {name for each in known.params if not getattr(each, "is_flag", True) for name in each.opts}
                 before = words.split()[words.split().index(word) - 1]
                 if before not in values:
                     return f"{line}: {known.name} has no command {word}"
