@@ -39,6 +39,8 @@ def problem_of(line: str) -> str | None:
                 value = False
             elif word in subcommands:
                 known = subcommands[word]
+            elif word.startswith("-") and word[1:2].isdigit():
+                continue  # a place in a stream: -10, -1h
             elif word.startswith("-"):
                 option = word.rstrip(",").split("=")[0]
                 options = {name: each for each in known.params for name in (*each.opts, *each.secondary_opts)}
