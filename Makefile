@@ -1,4 +1,4 @@
-# `make` lists the targets. demo and test make .venv themselves and need nothing but Python 3.11 and make.
+# `make` lists the targets. All make .venv themselves and need nothing but Python 3.11 and make.
 .DEFAULT_GOAL := help
 PYTHON ?= python3.11
 VENV   := .venv
@@ -9,22 +9,40 @@ SEEDS  ?= 300
 TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help install demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm proto lock clean
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is needed (or: make PYTHON=python3 …)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 1.6 GB, once; some minutes"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) tools/install.py requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-demo: $(READY) ## the main job: 336,776 flights through failures, tiering, Spark, a topic, a group and a table
+##@ To use it
+
+install: $(READY) ## rangelog and pdctl into .venv/bin, with everything that the other targets need
+	@echo "installed: export PATH=\"$(CURDIR)/$(VENV)/bin:\$$PATH\"; rangelog local"
+
+demo: $(READY) ## two minutes and a report: 336,776 flights through failures, tiering, Spark, a topic, a group and a table
 	$(VENV)/bin/rangelog demo
+
+docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it
+	@printed=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1) || { echo "$$printed"; exit 1; }
+	@echo "docs: build/site/index.html"
+
+clean: ## remove what was made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f core/rangelog_core/_record_codec.*.so
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+##@ To change it
 
 test: SHORT := and not long
 test: check unit integration spark ## every check and test, but the long ones
@@ -46,16 +64,20 @@ integration: $(READY) ## real processes on loopback: two files at a time, then t
 spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without Spark: two files at a time, the longest first
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/spark $(TIER_FILES)
 
-check: $(READY) ## format, lint, types, import contracts, stubs, lock file, house rules, site
+check: $(READY) ## format, lint, types, import contracts, stubs, lock file, reference pages, house rules, site
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m ruff check --quiet .
 	$(PY) -m mypy --no-error-summary
 	@said=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$said"; exit 1; }
 	$(PY) tools/generate_stubs.py --check
 	$(PY) tools/check_lock.py
+	$(PY) tools/config_reference.py --check
+	$(PY) tools/error_reference.py --check
 	$(PYTEST) tests/tidy
 	@$(MAKE) --no-print-directory docs
-	@echo "check: format, lint, types, import contracts, stubs, lock file, house rules and site are in order"
+	@echo "check: format, lint, types, import contracts, stubs, lock file, reference pages, house rules and site are in order"
+
+##@ Suites of their own
 
 sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its trace
 	$(PY) tests/simulation/run.py $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
@@ -101,6 +123,8 @@ reliability-table: $(READY) ## write that table from what the suites left in bui
 security: $(READY) ## a real cluster with TLS: every caller at every port, every role at every call
 	$(PY) tests/security/run.py
 
+##@ Measure
+
 bench: $(READY) ## rangelog and its peers side by side, an hour and a half: ARGS="--quick", ARGS="--system nats --only latency"
 	bench/peers/install.sh
 	$(PY) bench/side_by_side.py $(ARGS)
@@ -117,6 +141,8 @@ storm: $(READY) ## a range server dies under 10,000 open streams: how long until
 bench-smoke: $(READY) ## one minute: whether anything became twice as slow as it was
 	$(VENV)/bin/rangelog bench --smoke bench/baseline.json
 
+##@ Make
+
 compiled: $(READY) ## the loops over records as a compiled module, beside its source: optional, needs a C compiler and the package index
 	RANGELOG_COMPILE=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	RANGELOG_PURE= $(PY) -c 'from rangelog_core import record_codec; assert record_codec.COMPILED, "not found after the build"'
@@ -132,19 +158,9 @@ helm: $(READY) $(HELM_PROGRAM) ## the chart by helm itself (needs Go, once): lin
 	$(PY) tools/helm_golden.py --helm $(HELM_PROGRAM) $(if $(UPDATE),--update)
 	$(PYTEST) tests/unit/deploy/test_chart.py
 
-docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it
-	@printed=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1) || { echo "$$printed"; exit 1; }
-	@echo "docs: build/site/index.html"
-
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py
 
 lock: $(READY) ## pin all dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-header --extra all --extra dev pyproject.toml -o requirements.lock
-
-clean: ## remove what was made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -f core/rangelog_core/_record_codec.*.so
-	rm -rf spark-warehouse metastore_db derby.log
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,8 +14,15 @@ _LINK = re.compile(r"\[([^]\n]+)\]\(([^)\s]+)\)")
 
 
 def overview(readme: str) -> str:
-    """Return the README as a page of docs/: its links into docs/ are relative to that folder."""
-    return readme.replace("](docs/", "](")
+    """Return the README as a page of docs/: its links are relative to that folder."""
+
+    def moved(link: re.Match[str]) -> str:
+        label, target = link.groups()
+        if ":" in target or target.startswith("#"):
+            return link[0]
+        return f"[{label}]({target.removeprefix('docs/') if target.startswith('docs/') else f'../{target}'})"
+
+    return _LINK.sub(moved, readme)
 
 
 def without_outer_links(text: str, page: str) -> str:

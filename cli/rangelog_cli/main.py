@@ -81,7 +81,7 @@ def pd(config: Path | None, **flags: Any) -> int:
     """Run one placement driver until SIGTERM or Ctrl-C.
 
     Flags have precedence over the environment (RANGELOG_PD_…), and it over the file. Give the secrets by environment or
-    file only: RANGELOG_PD_RAFT_SECRET, RANGELOG_PD_TOKEN.
+    file only: RANGELOG_PD_RAFT_SECRET, RANGELOG_PD_TOKEN. docs/configuration.md has every key, with its default.
 
     \b
     Example, the first of three:
@@ -123,7 +123,7 @@ def range_server(config: Path | None, **flags: Any) -> int:
     """Run one range server until SIGTERM or Ctrl-C.
 
     Flags have precedence over the environment (RANGELOG_SERVER_…), and it over the file. Give the token by environment
-    or file only: RANGELOG_SERVER_TOKEN.
+    or file only: RANGELOG_SERVER_TOKEN. docs/configuration.md has every key, with its default.
 
     \b
     Example:
@@ -153,7 +153,7 @@ def broker(config: Path | None, **flags: Any) -> int:
     """Run one broker until SIGTERM or Ctrl-C. It keeps no data: any number may run, and each may be stopped at any time.
 
     Flags have precedence over the environment (RANGELOG_BROKER_…), and it over the file. Give the token by environment
-    or file only: RANGELOG_BROKER_TOKEN.
+    or file only: RANGELOG_BROKER_TOKEN. docs/configuration.md has every key, with its default.
 
     \b
     Example:

@@ -62,11 +62,11 @@ def new_key(directory: Path, key_id: str | None, output: str) -> None:
     )
 
 
-@encryption.command()
+@encryption.command("rotate")
 @_DIRECTORY
 @click.option("--to", "key_id", metavar="ID", help="The key that is to be the current one.  [default: a new key]")
 @output_option
-def rotate(directory: Path, key_id: str | None, output: str) -> None:
+def change_key(directory: Path, key_id: str | None, output: str) -> None:
     """Have new objects encrypted by another key. Objects of earlier keys stay readable as long as those keys are there.
 
     Without --to the key is made now: for a directory that all processes share. Otherwise make it by `new-key`, copy it to all
@@ -149,7 +149,7 @@ async def _usage(pd: Any, stream: str | None, timeout_s: float) -> list[dict[str
         except StreamNotFound:
             if stream is not None:
                 raise
-        streams.update(met)
+        streams.update(met.keys())
     return [
         {
             "key_id": key_id,

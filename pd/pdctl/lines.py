@@ -57,14 +57,28 @@ class LineSplitter:
         return line
 
 
-async def lines_of(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+class Splitter(Protocol):
+    """Splits bytes into parts, as they arrive."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return what ends in `data`. Raises RecordTooLarge."""
+
+    def close(self) -> list[bytes]:
+        """Return what the end of the input ends. Raises InvalidArgument."""
+
+
+def lines_of(source: BinaryIO) -> AsyncIterator[list[bytes]]:
     """Yield lists of lines of `source` that arrived together. Raises RecordTooLarge, InvalidArgument."""
-    splitter = LineSplitter()
+    return parts_of(source, LineSplitter())
+
+
+async def parts_of(source: BinaryIO, splitter: Splitter) -> AsyncIterator[list[bytes]]:
+    """Yield lists of what the splitter makes of `source`, as it arrives. Raises RecordTooLarge, InvalidArgument."""
     async with aclosing(_pieces(_own(source))) as pieces:
         async for data in pieces:
-            lines = splitter.feed(data)
-            if lines:
-                yield lines
+            parts = splitter.feed(data)
+            if parts:
+                yield parts
     rest = splitter.close()
     if rest:
         yield rest

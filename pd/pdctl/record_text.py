@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from pdctl.output import printable
+
+_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is, and a terminal obeys; all of it is within strings."""
 
 
 def parse_headers(headers: Sequence[str]) -> dict[str, bytes]:
@@ -44,8 +48,9 @@ def printed_bytes(data: bytes | None) -> str:
 
 
 def json_line(shown: Mapping[str, Any]) -> bytes:
-    """Return an object as a line of JSON."""
-    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+    """Return an object as a line of JSON without control characters, so that a terminal may show it."""
+    text = json.dumps(shown, ensure_ascii=False)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n"
 
 
 def yaml_item(shown: Mapping[str, Any]) -> bytes:

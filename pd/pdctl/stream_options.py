@@ -59,3 +59,28 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 def _time(duration_ms: int) -> timedelta | float:
     return float("inf") if duration_ms == _NEVER_MS else timedelta(milliseconds=duration_ms)
+
+
+_DEFAULTS = {
+    "replicas": "3, unless the cluster has another",
+    "acks": "2, or 1 with one replica",
+    "range_size_bytes_max": "512MiB",
+    "range_age_seconds": "54m to 60m, by the name",
+    "hot_retention_seconds": "10m",
+    "durability": "flushed",
+    "compression": "none",
+    "tiered": "tiered, where the cluster has a tier",
+    "zones_min": "0",
+    "retention_seconds": "never",
+    "retention_bytes": "never",
+    "cursor_retention": "none",
+    "cursor_expiry_seconds": "7d",
+}
+
+
+def show_defaults(command: click.Command) -> None:
+    """Say in the help of a verb that creates what it takes where an option is not given."""
+    for option in command.params:
+        default = _DEFAULTS.get(option.name or "")
+        if default is not None and isinstance(option, click.Option):
+            option.help = f"{option.help}  [default: {default}]"

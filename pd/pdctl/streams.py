@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import uuid
 from collections.abc import Callable
@@ -9,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pdctl.appending import append
 from pdctl.cursors import what_a_trim_removes
 from pdctl.output import emit_data, emit_list, emit_one, field
-from pdctl.records import append, read, tail
+from pdctl.records import read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
-from pdctl.stream_options import given, range_options, retention_options
+from pdctl.stream_options import given, range_options, retention_options, show_defaults
 from pdctl.units import show_bytes, show_ms, show_time
 
 if TYPE_CHECKING:
     from rangelog import Client
 
 _PAGE_SIZE = 500
+_AT_ONCE_MAX = 8
 _CURSOR_MODES = {
     "none": "not for retention",
     "keep": "kept until passed",
@@ -93,6 +96,19 @@ _FOUND = [
 ]
 
 
+_LONG = [
+    field("NAME", "name"),
+    ("HEALTH", lambda row: row["health"]),
+    ("END", _unknown("end_offset")),
+    ("RECORDS", _unknown("record_count")),
+    field("HOT", "hot_bytes", show_bytes),
+    field("TIERED", "tiered_bytes", show_bytes),
+    ("LAST WRITE", lambda row: show_time(row["last_write_ms"] or 0)),
+    ("WRITER", _writer),
+    field("RANGES", "range_count"),
+]
+
+
 @click.group()
 def stream() -> None:
     """Streams, and the records in them."""
@@ -120,19 +136,34 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
     config, _ = config_message(StreamConfig(**given(options)))
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
     response = session.with_pd(lambda pd: pd.create_stream(request, timeout_s=session.timeout_s))
-    emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
+    made = stream_view(response.stream)
+    if output == "table":
+        click.echo(_created(made))
+    else:
+        emit_data(made, output)
+
+
+def _created(made: dict[str, Any]) -> str:
+    config = made["config"]
+    kept = f"kept for {show_ms(config['retention_ms'], '')}" if config["retention_ms"] else "kept for ever"
+    size = f", the newest {show_bytes(config['retention_bytes'])}" if config["retention_bytes"] else ""
+    copies = f"acked by {config['acks']} of {config['replicas']}, {config['durability']}"
+    return f"created stream {made['name']}: {copies}; records are {kept}{size}; all of it: pdctl stream show {made['name']}"
 
 
 @stream.command("list")
 @click.option("--prefix", default="", help="Only names with this prefix.")
+@click.option("-l", "--long", "long_list", is_flag=True,
+              help="Ask the range servers, too: end, records, bytes and last write of each stream.")  # fmt: skip
 @output_option
 @session_of
-def list_streams(session: Session, prefix: str, output: str) -> None:
-    """List streams by name.
+def list_streams(session: Session, prefix: str, long_list: bool, output: str) -> None:
+    """List streams by name. SEALED END has no records of the open range; END, with --long, has all that are acked.
 
     \b
-    Example:
+    Examples:
       pdctl stream list --prefix flight
+      pdctl stream ls -l --watch
     """
     from pdctl.views import stream_view
     from rangelog_proto.v1 import pd_pb2
@@ -147,7 +178,30 @@ def list_streams(session: Session, prefix: str, output: str) -> None:
                 return found
             request.page_token = page.next_page_token
 
-    emit_list(session.with_pd(page_through), output, _COLUMNS, empty="there are no streams")
+    found, columns = session.with_pd(page_through), _COLUMNS
+    if long_list:
+        found, columns = _described(session, [each["name"] for each in found]), _LONG
+    emit_list(found, output, columns, empty="there are no streams")
+
+
+def _described(session: Session, names: list[str]) -> list[dict[str, Any]]:
+    """Return what `show` tells of each; those that were deleted meanwhile are left out."""
+    from pdctl.inspection.stream_show import describe
+    from rangelog_core.errors import StreamNotFound
+
+    async def run(client: Client) -> list[dict[str, Any]]:
+        limit = asyncio.Semaphore(_AT_ONCE_MAX)
+
+        async def one(name: str) -> list[dict[str, Any]]:
+            async with limit:
+                try:
+                    return [await describe(session, client, name)]
+                except StreamNotFound:
+                    return []
+
+        return [each for found in await asyncio.gather(*map(one, names)) for each in found]
+
+    return session.with_client(run)
 
 
 @stream.command()
@@ -243,5 +297,6 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
         emit_data({"stream": name, "deleted": True}, output)
 
 
+show_defaults(create)
 for _command in (append, read, tail):
     stream.add_command(_command)

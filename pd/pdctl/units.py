@@ -10,7 +10,7 @@ import click
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
           "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
-_TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+DURATION_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE_MAX = 1 << 62
 _DURATION_MS_MAX = 10_000 * 365 * 86_400_000  # ten thousand years
 _SHOWN_LENGTH_MAX = 60
@@ -45,34 +45,11 @@ class Duration(click.ParamType[int]):
         if self._never and text == "never":
             return -1
         found = _NUMBER.match(text)
-        duration_ms = float(found[1]) * _TIMES_MS.get(found[2], math.inf) if found is not None else math.inf
+        duration_ms = float(found[1]) * DURATION_UNITS_MS.get(found[2], math.inf) if found is not None else math.inf
         if not duration_ms < _DURATION_MS_MAX:
             also = ", or never" if self._never else ""
             self.fail(f"{quoted(value)} is not a duration: write for example 90s, 12h or 7d{also}", param, ctx)
         return int(duration_ms)
-
-
-class Start(click.ParamType["int | str | datetime"]):
-    """The start of a read: an offset, earliest, latest, or an ISO time."""
-
-    name = "start"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str | datetime:
-        """Parse."""
-        text = str(value)
-        if text in ("earliest", "latest"):
-            return text
-        if text.isascii() and text.isdigit() and len(text) < 19:
-            return int(text)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(
-                f"{quoted(text)} is neither an offset nor earliest, latest or a time such as 2026-01-31T12:00",
-                param,
-                ctx,
-            )
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def show_count(count: int, noun: str) -> str:
@@ -97,15 +74,15 @@ def show_ms(duration_ms: int, zero: str) -> str:
     if duration_ms == 0:
         return zero
     for unit in ("d", "h", "m", "s"):
-        if duration_ms % _TIMES_MS[unit] == 0:
-            return f"{duration_ms // _TIMES_MS[unit]}{unit}"
+        if duration_ms % DURATION_UNITS_MS[unit] == 0:
+            return f"{duration_ms // DURATION_UNITS_MS[unit]}{unit}"
     return f"{duration_ms}ms"
 
 
 def show_age(age_ms: int) -> str:
     """0s, 59s, 12m, 3h, 5d: in the largest unit that fits."""
-    unit = next((unit for unit in ("d", "h", "m") if age_ms >= _TIMES_MS[unit]), "s")
-    return f"{max(0, age_ms) // _TIMES_MS[unit]}{unit}"
+    unit = next((unit for unit in ("d", "h", "m") if age_ms >= DURATION_UNITS_MS[unit]), "s")
+    return f"{max(0, age_ms) // DURATION_UNITS_MS[unit]}{unit}"
 
 
 def show_time(wall_ms: int) -> str:

@@ -18,13 +18,18 @@ def load_settings(kind: type[_S], values: Mapping[str, Any]) -> _S:
     try:
         return kind(**values)
     except ValidationError as error:
-        raise _invalid(error.errors()[0], kind.model_config.get("env_prefix", "")) from None
+        found = sorted(
+            error.errors(), key=lambda each: each["type"] != "extra_forbidden"
+        )  # a typo also leaves a key missing
+        raise _invalid(found[0], kind.model_config.get("env_prefix", "")) from None
 
 
 def _invalid(first: Any, env_prefix: str) -> ConfigInvalid:
     key = ".".join(str(part) for part in first["loc"]) or "configuration"
     if first["type"] == "extra_forbidden":
-        return ConfigInvalid(f"unknown key {key!r} in the configuration: remove it (known ones: see --help)")
+        return ConfigInvalid(
+            f"unknown key {key!r} in the configuration: correct or remove it (docs/configuration.md has all keys)"
+        )
     if first["type"] == "missing":
         flag = "--" + key.replace("_", "-")
         return ConfigInvalid(f"{key} is missing: give {flag}, {env_prefix}{key.upper()} or the key in --config")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
+import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -16,7 +16,8 @@ import click
 from google.rpc import error_details_pb2, status_pb2
 
 from pdctl.lines import LineSplitter
-from pdctl.records import _render
+from pdctl.record_formats import parse_record, renderer
+from pdctl.stream_places import StreamPlace
 from pdctl.topics.places import PlaceType, parse_cut
 from pdctl.topics.text import (
     KeyRangeType,
@@ -28,7 +29,7 @@ from pdctl.topics.text import (
     show_key,
     show_key_range,
 )
-from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
+from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
 from rangelog import context
 from rangelog._append.batch_builder import check_record
 from rangelog._client import Client
@@ -245,7 +246,7 @@ def run_units(data: bytes) -> bool:
     """Sizes, durations and starts: a bounded number, or a usage error; what is shown of a number can be said again."""
     text = text_of(data)
     accepted = 0
-    for kind in (Size(), Duration(), Duration(never=True), Start()):
+    for kind in (Size(), Duration(), Duration(never=True), StreamPlace()):
         try:
             value = kind.convert(text, None, None)
         except click.UsageError as error:
@@ -308,18 +309,23 @@ def run_lines(data: bytes) -> bool:
 
 
 def run_rendering(data: bytes) -> bool:
-    """Any record prints in any shape; JSON and YAML read back."""
+    """Any record prints in any shape; JSON and YAML read back. What is no record's JSON is refused in words."""
     import yaml
 
     half = len(data) // 2
     stamp = int.from_bytes(data[:8].ljust(8, b"\0"), "little", signed=True)
     name = text_of(data[:8])
     record = Record(7, stamp, data[:half] if half % 3 else None, data[half:], {name: data[:20]})
-    for shape in ("value", "text"):
-        assert record.value in _render(record, shape)
-    shown = json.loads(_render(record, "json"))
-    assert shown["timestamp_ms"] == stamp
-    assert yaml.safe_load(_render(record, "yaml"))[0]["offset"] == 7
+    for shape in ("value", "text", "raw", "prefixed"):
+        assert record.value in renderer(shape, on_terminal=False)(record)
+    for shape in ("value", "text", "json"):
+        shown = renderer(shape, on_terminal=True)(record).decode()
+        assert not any(unicodedata.category(each) == "Cc" and each != "\t" for each in shown[:-1])
+    found = parse_record(renderer("json", on_terminal=False)(record))
+    assert found == (record.value, record.key, record.headers, stamp)
+    assert yaml.safe_load(renderer("yaml", on_terminal=False)(record))[0]["offset"] == 7
+    with suppress(InvalidArgument):
+        parse_record(data)
     return True
 
 

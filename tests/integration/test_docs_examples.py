@@ -11,7 +11,7 @@ import pytest
 
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from tests.integration.conftest import TEST_SETTINGS, LocalFactory
+from tests.integration.conftest import TEST_SETTINGS, ClusterFactory, LocalFactory
 from tests.support.page_examples import ADDRESS, PageRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -36,6 +36,13 @@ async def test_the_examples_of_a_page(broker_cluster: Cluster, page: str, tmp_pa
     assert count >= 7
 
 
+async def test_the_page_of_the_command_line(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+    """Its commands succeed one after the other on a cluster without streams, and print what it shows."""
+    cluster = await asyncio.to_thread(cluster_factory)
+    async with asyncio.timeout(120):
+        assert await PageRunner(ROOT / "docs" / "cli.md", cluster.connect_string, tmp_path).run() >= 4
+
+
 def test_the_topic_example_of_the_readme(broker_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """The program sends, reads as a group and commits a transaction, as it stands there."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -46,7 +53,7 @@ def test_the_topic_example_of_the_readme(broker_cluster: Cluster, capsys: pytest
 
 
 async def test_the_quickstart(start_local: LocalFactory, tmp_path: Path) -> None:
-    """Every command and program of the page succeeds on a `rangelog local` in its own directory, and prints what it shows."""
+    """Each command and program of the page succeeds on a `rangelog local`, and prints what the page shows."""
     page = ROOT / "docs" / "quickstart.md"
     assert "```console\nrangelog local\n```" in page.read_text()
     local = await asyncio.to_thread(start_local)

@@ -24,7 +24,7 @@ from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]  # Spark starts twice
 
 STREAM = "payroll-nobody-reads"
 SECRETS = (b"value-nobody-reads", b"key-nobody-reads", b"header-nobody-reads", STREAM.encode())

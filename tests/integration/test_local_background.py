@@ -49,12 +49,17 @@ def test_a_cluster_of_one_range_server_in_the_background(command: Command, tmp_p
     assert "runs already (pid" in again.stderr and again.stderr.count("\n") == 1
     status = command(cli, "local", "status").stdout
     assert "in the background" in status and "2 of 2 listen" in status and "context  local" in status
-    command("pdctl", "stream", "create", "hello")
+    assert command("pdctl", "stream", "create", "hello").stdout.startswith(
+        "created stream hello: acked by 1 of 1, flushed"
+    )
     command("pdctl", "stream", "append", "hello", given="first record\n")
     assert command("pdctl", "stream", "read", "hello").stdout == "first record\n"
     shown = json.loads(command("pdctl", "stream", "show", "hello", "-o", "json").stdout)
     assert (shown["config"]["replicas"], shown["config"]["acks"], shown["end_offset"]) == (1, 1, 1)
     assert shown["health"] == "healthy"
+    (listed,) = json.loads(command("pdctl", "stream", "ls", "--long", "-o", "json").stdout)
+    assert (listed["end_offset"], listed["record_count"], listed["sealed_end_offset"]) == (1, 1, 0)
+    assert listed["last_write_ms"] and listed["writer_connected"] is False
     assert "rs1 | " in command(cli, "local", "logs", "rs1", "-n", "5").stdout
     assert "Stopped the cluster" in command(cli, "local", "stop").stdout
     assert "does not run" in command(cli, "local", "stop").stdout
@@ -67,5 +72,7 @@ def test_a_start_in_the_background_that_fails_says_why(command: Command, tmp_pat
     """The one line that the process in the background has said, and nothing is left running."""
     failed = command("rangelog_cli", "local", "--detach", "--range-servers", "0", code=1)
     assert failed.stderr == "rangelog: --range-servers 0: choose between 1 and 32\n"
+    failed = command("rangelog_cli", "local", "--detach", "--tier", "ftp://x", code=1)
+    assert "bad tier URL" in failed.stderr and failed.stderr.count("\n") == 1
     assert find_running(tmp_path / "rangelog-data") is None
     assert "There is no cluster" in command("rangelog_cli", "local", "status", code=1).stdout

@@ -92,7 +92,7 @@ def test_lines_in_and_out_are_the_same(pdctl: Pdctl, tmp_path: Path) -> None:
     as_json = pdctl.ok("stream", "read", "lines", "--start", "5002", "--limit", "1", "-o", "json")
     assert json.loads(as_json)["value"] == {"base64": "/wD+"}
     assert pdctl.ok("stream", "read", "lines", "--start", "latest") == ""
-    assert pdctl.ok("stream", "read", "lines", "--start", "2001-01-01", "--limit", "2") == "0\n1\n"
+    assert pdctl.ok("stream", "read", "lines", "--start", "2001-01-01T00:00Z", "--limit", "2") == "0\n1\n"
     assert pdctl.ok("stream", "append", "lines", input=b"") == "nothing to append\n"
 
 

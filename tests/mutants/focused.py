@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.audit import AUDIT
 from tests.mutants.cursors import CURSORS
+from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.groups import GROUPS
 from tests.mutants.inspection import INSPECTION
 from tests.mutants.members import MEMBERS
@@ -28,6 +29,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *AUDIT,
     *MEMBERS,
     *TIER,
+    *ENCRYPTION,
     *TLS,
     *PAGE,
     *OPERATIONS,

@@ -1,7 +1,7 @@
 """The examples of a page of the documentation, run in their order on one cluster, as a reader runs them.
 
-What holds: each Python block runs in the names that the blocks before it left, with `await` as in `python -m asyncio`; each
-command of a console block runs in one empty directory. A text block behind an example is what it prints, to the letter, but
+What holds: each Python block runs in the names that the blocks before it left, with `await` as in `python -m asyncio`; all
+examples run in one empty directory. A text block behind an example is what it prints, to the letter, but
 for `…`, which stands for anything within a line. Of a console block the lines that call pdctl run; all of it as one script,
 where the line above the block is `<!-- tested -->`.
 """
@@ -27,6 +27,8 @@ ADDRESS = "127.0.0.1:7100"
 COMMAND_TIMEOUT_S = 60
 TESTED = "<!-- tested -->\n"
 """Stands above a console block that runs as it is."""
+_NOT_RUN = re.compile(r"<!-- not run: .+ -->\n$")
+"""Stands above a block that cannot run here, with the reason."""
 _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -63,6 +65,8 @@ def page_examples(text: str) -> list[Example]:
         if language == "text":
             assert found and not text[behind : block.start()].strip(), f"a text block that follows no example: {code}"
             found[-1].prints = code
+        elif _NOT_RUN.search(text[: block.start()]):
+            pass
         elif (whole := text[: block.start()].endswith(TESTED)) or language == "python" or "pdctl" in code:
             kept = (
                 code
@@ -98,7 +102,9 @@ class PageRunner:
         examples = page_examples(self._page.read_text())
         try:
             for example in examples:
-                printed = await (self._python(example) if example.language == "python" else self._console(example))
+                with contextlib.chdir(self._directory):
+                    run = self._python if example.language == "python" else self._console
+                    printed = await run(example)
                 if example.prints is not None:
                     shown = prints_as_shown(printed, example.prints)
                     assert shown, f"{self._page.name}, line {example.line} prints {printed}"
@@ -108,9 +114,7 @@ class PageRunner:
         return len(examples)
 
     async def _python(self, example: Example) -> str:
-        code = "\n" * (example.line - 1) + example.code
-        for text, ours in self._replaced.items():
-            code = code.replace(text, ours)
+        code = "\n" * (example.line - 1) + self._with_ours(example.code)
         compiled = compile(code, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
@@ -122,9 +126,16 @@ class PageRunner:
                 await asyncio.to_thread(exec, compiled, self.names)
         return output.getvalue()
 
+    def _with_ours(self, code: str) -> str:
+        """Put what is ours in place of what is the reader's."""
+        for text, ours in self._replaced.items():
+            code = code.replace(text, ours)
+        return code
+
     async def _console(self, example: Example) -> str:
         printed = ""
-        lines = [f"set -e\n{example.code}"] if example.whole else example.code.splitlines()
+        code = self._with_ours(example.code)
+        lines = [f"set -e\n{code}"] if example.whole else code.splitlines()
         for number, line in enumerate(lines, example.line):
             process = await asyncio.create_subprocess_exec(
                 *("bash", "-c", f"set -o pipefail\n{line}"),
@@ -137,6 +148,8 @@ class PageRunner:
             try:
                 async with asyncio.timeout(COMMAND_TIMEOUT_S):
                     output, complaints = await process.communicate()
+            except TimeoutError:
+                raise AssertionError(f"{self._page.name}: {line}: not done after {COMMAND_TIMEOUT_S} s") from None
             finally:
                 if process.returncode is None:
                     process.kill()

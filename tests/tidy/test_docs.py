@@ -1,4 +1,4 @@
-"""What the documentation site must hold: every public name, every setting, and no link that leads out of it."""
+"""What the documentation site must hold: every public name, and no link that leads out of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from types import ModuleType
 import pytest
 
 import rangelog
-from rangelog_broker.settings import BrokerSettings
-from rangelog_pd.settings import MemberSettings, PdSettings
-from rangelog_server.settings import RangeServerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,19 +54,11 @@ def test_each_module_of_the_core_is_in_the_api_reference() -> None:
     assert modules <= documented(), modules - documented()
 
 
-@pytest.mark.parametrize("settings", [PdSettings, MemberSettings, RangeServerSettings, BrokerSettings])
-def test_the_operations_page_has_every_setting(
-    settings: type[PdSettings | MemberSettings | RangeServerSettings | BrokerSettings],
-) -> None:
-    """Each key of a server's configuration is explained."""
-    page = (ROOT / "docs" / "OPERATIONS.md").read_text()
-    missing = [key for key in settings.model_fields if f"`{key}`" not in page]
-    assert not missing, missing
-
-
 def test_the_readme_is_a_page() -> None:
     """Links from the README into docs/ work from the page that the site makes of it."""
-    assert site_hooks().overview("see [it](docs/A.md) and [that](https://b)") == "see [it](A.md) and [that](https://b)"
+    readme = "see [it](docs/A.md#b), [that](https://b), [this](#c) and [more](examples/README.md)"
+    expected = "see [it](A.md#b), [that](https://b), [this](#c) and [more](../examples/README.md)"
+    assert site_hooks().overview(readme) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,3 +82,11 @@ def test_the_examples_of_the_core_give_what_they_show(name: str) -> None:
     """Examples in docstrings run as they are printed."""
     results = doctest.testmod(importlib.import_module(f"rangelog_core.{name}"))
     assert results.attempted and not results.failed
+
+
+def test_the_example_of_capacity_planning_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """The program of the page runs, and its figures are those below it."""
+    page = (ROOT / "docs" / "capacity.md").read_text()
+    (program, shown) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
+    exec(compile(program, "capacity.md", "exec"), {})
+    assert capsys.readouterr().out == shown

@@ -278,6 +278,7 @@ class Demo:
             steps=self.progress.steps,
             carriers=self.outcome.carriers,
             machine=_machine(),
+            flight_count=len(self.flights),
             pace=f"Paced at {FLIGHTS_PER_S:,} flights a second, at most {WINDOW_RECORDS:,} of them not yet acked; "
             "each ack means that two of three replicas have the flight on disk.",
             more_sections=topic_sections(self.outcome.topic, pace(len(self.flights))),

@@ -45,6 +45,8 @@ class ReportData:
     carriers: Sequence[CarrierRow]
     machine: str
     pace: str
+    flight_count: int = 0
+    """How many flights were to be appended."""
     more_sections: Sequence[str] = ()
     """Sections of HTML, between the results of the first scene and the times."""
 
@@ -73,6 +75,7 @@ def render(data: ReportData) -> str:
             f'<p class="sub">{html.escape(data.machine)}</p></header>'
         ),
         '<section class="tiles">' + "".join(tile(value, label) for value, label in tiles) + "</section>",
+        _unseen_acks(data),
         (
             f"<section><h2>Appending through three kills</h2><p>{html.escape(data.pace)}</p>"
             f"<figure>{plot_svg(timeline)}</figure>{kills_table(timeline)}</section>"
@@ -87,6 +90,18 @@ def render(data: ReportData) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>rangelog demo</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}</style></head><body><main>{''.join(sections)}</main></body></html>\n"
+    )
+
+
+def _unseen_acks(data: ReportData) -> str:
+    """Why the first figure may be below the number of flights: a killed writer takes acks along."""
+    unseen = data.flight_count - data.timeline.acked
+    if unseen <= 0 or not data.ok:
+        return ""
+    every = f"{data.flight_count:,}"
+    return (
+        f"<section><p>{unseen:,} of {every} acks died with the writer that was killed: it had not noted them yet. The flights "
+        f"themselves were on disk, and the next writer went on behind them: all {every} were read back.</p></section>"
     )
 
 

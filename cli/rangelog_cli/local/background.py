@@ -115,6 +115,8 @@ def _as_arguments(options: Mapping[str, Any]) -> list[str]:
             found += ["--encrypted"] if value else []
         elif name == "tls" and value is not None:
             found.append("--tls" if value else "--no-tls")
+        elif name == "encrypted" and value is not None:
+            found.append("--encrypted" if value else "--in-clear")
         elif value is not None:
             found += [flags.get(name, f"--{name.replace('_', '-')}"), str(value)]
     return found

@@ -186,11 +186,7 @@ def banner(
             if cluster.certificates
             else []
         ),
-        *(
-            [f"  encryption     {cluster.keys_dir}: objects of the tier cannot be read without it"]
-            if plan.encrypted
-            else []
-        ),
+        *([f"  keys           {cluster.keys_dir}: nobody reads the tier without them"] if plan.encrypted else []),
         *([f"  pdctl context  {note}"] if note.name else []),
         *_one_copy(len(plan.range_servers)),
         "",

@@ -279,6 +279,10 @@ def _plan_for(
 ) -> ClusterPlan:
     plan = read_plan(directory)
     if plan is None:
+        if tier_url:
+            from rangelog.tier.opening import store_location
+
+            store_location(tier_url)  # what is no URL of a store would show only when the first range is sealed
         tier = f"file://{directory / 'tier'}" if tier_url is None else tier_url
         return make_plan(
             pds=3 if pds is None else pds,

@@ -30,8 +30,7 @@ DATA_DIR = Path("rangelog-data")
     help="Mutual TLS on all ports, with an authority in the data dir.  [default: as it was]",
 )
 @click.option(
-    "--encrypted",
-    is_flag=True,
+    "--encrypted/--in-clear",
     default=None,
     help="Encrypt objects, with a key in the data dir.  [default: as it was]",
 )

@@ -34,7 +34,7 @@ _WRAPPED_BYTES_MAX = _CHECK_BYTES + _NONCE_BYTES + 4096 + _TAG_BYTES
 
 @runtime_checkable
 class KeyProvider(Protocol):
-    """Wraps and unwraps data keys. Blocking; safe to use from several threads."""
+    """Wraps and unwraps data keys. Blocking; for several threads. Hashable, and equal to one with the same keys."""
 
     def current(self) -> str:
         """Return the id of the key that wraps new data keys. Raises EncryptionKeyMissing, Unavailable."""

@@ -86,18 +86,25 @@ class ObjectCipher:
 
 
 _ciphers: weakref.WeakKeyDictionary[ObjectStore, ObjectCipher] = weakref.WeakKeyDictionary()
+_of_keys: weakref.WeakValueDictionary[KeyProvider, ObjectCipher] = weakref.WeakValueDictionary()
 _ciphers_lock = threading.Lock()
 
 
 def cipher_of(store: ObjectStore) -> ObjectCipher | None:
-    """Return what encrypts and decrypts the objects of a store, by the keys that it was opened with; None: there are none."""
+    """Return what encrypts and decrypts the objects of a store, by the keys that it was opened with; None: there are none.
+
+    Stores with the same keys share it, so a tier that is opened again and again (its check does) asks for no key again.
+    """
     keys = keys_of(store)
     if keys is None:
         return None
     with _ciphers_lock:
         found = _ciphers.get(store)
         if found is None:
-            found = _ciphers[store] = ObjectCipher(keys)
+            found = _of_keys.get(keys)
+            if found is None:
+                found = _of_keys[keys] = ObjectCipher(keys)
+            _ciphers[store] = found
         return found
 
 

@@ -10,7 +10,7 @@ import click
 
 from pdctl.output import emit_list, emit_one
 from pdctl.session import Session, output_option, session_of
-from pdctl.stream_options import range_options
+from pdctl.stream_options import range_options, show_defaults
 from pdctl.topics.changes import cancel_scale, delete, seal, tag, update
 from pdctl.topics.consume import consume
 from pdctl.topics.options import COLUMNS, KIND, MORE, topic_argument, topic_config, topic_options
@@ -213,5 +213,6 @@ def show(session: Session, name: TopicName, output: str) -> None:
     emit_one(session.with_pd(work), output, [*COLUMNS, *MORE, *_SHOWN])
 
 
+show_defaults(create)
 for _command in (update, tag, seal, delete, cut, truncate, cancel_scale, produce, consume):
     topic.add_command(_command)

@@ -13,10 +13,12 @@ from rangelog_cli import main
 from rangelog_core.errors import StreamNotFound
 
 
-@pytest.mark.parametrize("command", ["pd", "range-server", "local", "demo"])
+@pytest.mark.parametrize(
+    "command", ["pd", "range-server", "broker", "demo", "local", "local status", "local stop", "local logs"]
+)
 def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every command's help ends well and shows how it is called."""
-    assert main.run([command, "--help"]) == 0
+    assert main.run([*command.split(), "--help"]) == 0
     out = capsys.readouterr().out
     assert "Example" in out
     assert f"rangelog {command}" in out

@@ -169,7 +169,7 @@ def test_the_context_has_the_certificate(pd: Any, pdctl: Any) -> None:
         ("stream", "list", "-o", "xml"),
         ("stream", "read", "x", "--start", "yesterday"),
         ("stream", "read", "x", "--limit", "0"),
-        ("stream", "read", "x", "--end", "-1"),
+        ("stream", "read", "x", "--end", "latest"),
         ("stream", "append", "x", "v", "--header", "novalue"),
         ("stream", "append", "x", "v", "--header", "=v"),
         ("stream", "append", "x", "--file", "/nowhere/at/all"),
@@ -305,7 +305,8 @@ def test_the_nouns_and_verbs() -> None:
         doctor s3, object scrub, cluster set-tier,
         acl grant, acl revoke, acl list, acl test, acl enforce, restore, top, logs,
         upgrade check, upgrade finalize, audit enable, audit disable, audit status, audit show,
-        audit export, audit verify, context list, context show, context use, context add, context delete, completion"""
+        audit export, audit verify, context list, context show, context use, context add, context delete, encryption list, encryption usage,
+        encryption rotate, encryption new-key, completion"""
     assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
 
 

@@ -191,3 +191,29 @@ def test_a_look_takes_what_is_printed_and_not_the_exit_code() -> None:
         raise click.exceptions.Exit(1)
 
     assert look(degraded) == "degraded\n"
+
+
+def test_a_created_stream_is_said_to_be_created(pd: Any, pdctl: Any) -> None:
+    """In one line, with what the cluster has filled in; in JSON it is all there."""
+    config = common_pb2.StreamConfig(
+        replicas=3, acks=2, durability=common_pb2.DURABILITY_FLUSHED, retention_ms=86_400_000
+    )
+    pd.answers["create_stream"] = pd_pb2.CreateStreamResponse(stream=common_pb2.Stream(name="clicks", config=config))
+    said = pdctl("stream", "create", "clicks").stdout
+    assert said.startswith("created stream clicks: acked by 2 of 3, flushed; records are kept for 1d;")
+    assert said.count("\n") == 1
+    assert pdctl.json("stream", "create", "clicks")["config"]["replicas"] == 3
+
+
+@pytest.mark.parametrize("noun", ["stream", "topic"])
+def test_help_says_what_a_new_one_gets_and_not_what_a_change_would(noun: str) -> None:
+    """Defaults stand at `create`; `update` leaves alone what is not given."""
+    created, updated = (
+        " ".join(CliRunner().invoke(main, [noun, verb, "--help"]).stdout.split()) for verb in ("create", "update")
+    )
+    for text in (
+        "[default: 3, unless the cluster has another]",
+        "[default: 2, or 1 with one replica]",
+        "[default: 512MiB]",
+    ):
+        assert text in created and text not in updated

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
-
 import click
 import pytest
 
-from pdctl.units import Duration, Size, Start, show_bytes, show_count, show_ms, show_time
+from pdctl.units import Duration, Size, show_bytes, show_count, show_ms, show_time
 
 
 @pytest.mark.parametrize(
@@ -65,31 +63,6 @@ def test_a_long_bad_value_is_shown_short() -> None:
     with pytest.raises(click.BadParameter) as caught:
         Size().convert("x" * 10_000, None, None)
     assert len(caught.value.message) < 200
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("earliest", "earliest"),
-        ("latest", "latest"),
-        ("0", 0),
-        ("123456", 123456),
-        ("2026-01-31T12:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
-        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
-        ("2026-01-31T12:00:00+02:00", datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))),
-        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
-    ],
-)
-def test_starts(text: str, expected: object) -> None:
-    """A start is an offset, a word or a time; a time without a zone is UTC."""
-    assert Start().convert(text, None, None) == expected
-
-
-@pytest.mark.parametrize("text", ["-1", "yesterday", "1.5", "", "2026-13-01", "EARLIEST", "9" * 30])
-def test_bad_starts_are_refused(text: str) -> None:
-    """What is neither is refused with the choices."""
-    with pytest.raises(click.BadParameter, match="neither an offset nor earliest"):
-        Start().convert(text, None, None)
 
 
 def test_shown_again() -> None:

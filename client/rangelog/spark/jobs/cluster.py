@@ -59,6 +59,8 @@ class ClusterAddress:
             known["encryption_keys_dir"] = self.encryption_keys.path
         elif isinstance(self.encryption_keys, KmsKeys):
             known["encryption_kms_key_id"] = self.encryption_keys.key_id
+        elif self.encryption_keys is not None:
+            raise InvalidArgument("Spark takes encryption keys as KeyDirectory or KmsKeys: its workers make their own")
         return {name: value for name, value in known.items() if value} | more
 
     def to_sink_options(self, **more: str) -> dict[str, str]:

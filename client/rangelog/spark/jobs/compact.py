@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import functools
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import rangelog.sync
 from rangelog._client import Client
 from rangelog.spark.jobs.argument_types import add_output, add_streams, size
 from rangelog.spark.jobs.cluster import ClusterAddress
@@ -124,19 +126,7 @@ def compact_streams(
     client = cluster.client()
     client.run(check_cluster(client.asynchronous.metadata.pd))
     names = list(cluster.shard_streams(topic)) if topic is not None else cluster.stream_names(stream, prefix)
-    streams: dict[str, StreamRepacks] = {}
-    work: list[dict[str, Any]] = []
-    with console.progress("planning", "streams") as show:
-        for number, name in enumerate(names):
-            try:
-                plan, tasks = client.run(_plan(client.asynchronous, name, target_bytes, key_id))
-            except StreamNotFound:
-                if stream is not None:
-                    raise
-            else:
-                streams[name] = plan
-                work += [asdict(each) for each in tasks]
-            show(number + 1, len(names))
+    streams, work = _plan_all(client, names, target_bytes, key_id, console, passes_over=stream is None)
     if dry_run:
         return RepackReport(list(streams.values()), 0.0, dry_run=True)
     for each in streams.values():
@@ -145,6 +135,32 @@ def compact_streams(
     for done in fan_out(spark, functools.partial(run_repack, cluster), work, console, "compact"):
         _add(streams[done["stream"]], done)
     return RepackReport(list(streams.values()), time.monotonic() - begun)
+
+
+def _plan_all(
+    client: rangelog.sync.Client,
+    names: Sequence[str],
+    target_bytes: int,
+    key_id: str | None,
+    console: Console,
+    *,
+    passes_over: bool,
+) -> tuple[dict[str, StreamRepacks], list[dict[str, Any]]]:
+    """Return the plan of each stream by name, and all repacks. `passes_over`: streams that were deleted meanwhile."""
+    streams: dict[str, StreamRepacks] = {}
+    work: list[dict[str, Any]] = []
+    with console.progress("planning", "streams") as show:
+        for number, name in enumerate(names):
+            try:
+                plan, tasks = client.run(_plan(client.asynchronous, name, target_bytes, key_id))
+            except StreamNotFound:
+                if not passes_over:
+                    raise
+            else:
+                streams[name] = plan
+                work += [asdict(each) for each in tasks]
+            show(number + 1, len(names))
+    return streams, work
 
 
 def _current_key(cluster: ClusterAddress) -> str:

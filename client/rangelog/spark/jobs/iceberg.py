@@ -143,13 +143,7 @@ def register(
         raise InvalidArgument("give exactly one of stream, prefix and topic")
     parts = _namespace_parts(prefix, namespace, table)
     _need_pyiceberg()
-    with rangelog.sync.connect(
-        cluster.pd,
-        token=cluster.token,
-        tier_url=cluster.tier_url,
-        tls=cluster.tls,
-        encryption_keys=cluster.encryption_keys,
-    ) as client:
+    with rangelog.sync.connect(cluster.pd, token=cluster.token, tier_url=cluster.tier_url, tls=cluster.tls) as client:
         url = client.run(known_tier_url(client.asynchronous, cluster.tier_url))
         sources = client.run(find_sources(client.asynchronous, stream=stream, prefix=prefix, topic=topic))
         opened = open_catalog(catalog, catalog_properties or {}, url)

@@ -8,7 +8,7 @@ from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.tier import ObjectStore, open_object_store
 from rangelog_core.errors import ConfigInvalid
 
-_stores: dict[tuple[int, str], ObjectStore] = {}
+_stores: dict[tuple[object, ...], ObjectStore] = {}
 
 
 def store_of(cluster: ClusterAddress) -> ObjectStore:
@@ -17,7 +17,8 @@ def store_of(cluster: ClusterAddress) -> ObjectStore:
     url = cluster.tier_url or client.run(client.asynchronous.metadata.tier_url())
     if not url:
         raise ConfigInvalid("the cluster names no tier: pass --tier-url")
-    store = _stores.get((os.getpid(), url))
+    key = (os.getpid(), url, cluster.encryption_keys)
+    store = _stores.get(key)
     if store is None:
-        store = _stores[(os.getpid(), url)] = open_object_store(url, keys=cluster.encryption_keys)
+        store = _stores[key] = open_object_store(url, keys=cluster.encryption_keys)
     return store

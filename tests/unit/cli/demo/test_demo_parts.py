@@ -93,6 +93,22 @@ def test_report_is_one_page_without_references(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ok", "flight_count", "explained"), [(True, 2099, True), (True, 1999, False), (False, 2099, False)]
+)
+def test_the_report_explains_acks_that_died_with_a_writer(ok: bool, flight_count: int, explained: bool) -> None:
+    """Fewer acks than flights look like a loss: where all were read back the page says why they are not one."""
+    acks = [ack_log.LoggedAck(i, i * MS, i * MS + MS, i) for i in range(1, 2000)]
+    page = report.render(
+        report.ReportData(
+            ok=ok, last_line="", timeline=timeline.make_timeline(acks, []), checks=[], steps=[], carriers=[], machine="",
+            pace="", flight_count=flight_count,
+        )
+    )  # fmt: skip
+    assert ("100 of 2,099 acks died with the writer that was killed" in page) == explained
+    assert ("acks died" in page) == explained
+
+
+@pytest.mark.parametrize(
     ("order", "lost", "duplicated", "misordered"),
     [([0, 1, 2, 3], 0, 0, 0), ([0, 1, 3], 1, 0, 1), ([0, 1, 1, 2, 3], 0, 1, 2), ([1, 0, 2, 3], 0, 0, 2), ([], 4, 0, 0)],
 )

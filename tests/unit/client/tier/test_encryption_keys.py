@@ -53,6 +53,23 @@ def test_round_trip_and_the_newest_key(keys: KeyDirectory) -> None:
     assert keys.unwrap("2026-02", keys.wrap("2026-02", DATA_KEY)) == DATA_KEY
 
 
+def test_a_current_key_may_be_named(keys: KeyDirectory) -> None:
+    """Then it does not matter how ids sort; a name of no key is an error, and no other key is used in its place."""
+    keys.make_key("2026-02")
+    keys.make_current("2026-01")
+    assert keys.current() == "2026-01" and keys.key_ids() == ["2026-01", "2026-02"]
+    with pytest.raises(EncryptionKeyMissing, match="'none' cannot be read"):
+        keys.make_current("none")
+    assert keys.current() == "2026-01"
+    (Path(keys.path) / "2026-01.key").unlink()
+    with pytest.raises(EncryptionKeyMissing, match="'2026-01' cannot be read"):
+        keys.wrap(keys.current(), DATA_KEY)
+    for bad in (b"", b"../x", b"\xff", b"two\nlines"):
+        (Path(keys.path) / "current").write_bytes(bad)
+        with pytest.raises(EncryptionKeyMissing, match="does not name a key"):
+            keys.current()
+
+
 def test_every_changed_byte_is_corruption_or_names_the_key(keys: KeyDirectory) -> None:
     """Never another data key. The first eight bytes tell keys apart: with others it looks like another key's."""
     wrapped = keys.wrap("2026-01", DATA_KEY)

@@ -90,6 +90,10 @@ async def test_an_upload_waits_for_its_key(server: Server, keys: KeyDirectory) -
     assert server.driver.prepared == [True] and server.driver.committed == ["k1"]
     (data,) = server.stored()
     assert data.startswith(b"PARE") and b"nobody-reads" not in data
+    (Path(keys.path) / "k1.key").unlink()  # while it runs
+    with pytest.raises(EncryptionKeyMissing):
+        await server.uploader.upload_range(UPLOAD)
+    assert server.driver.prepared == [True]
 
 
 async def test_an_upload_waits_for_the_cluster_version(server: Server, keys: KeyDirectory) -> None:
