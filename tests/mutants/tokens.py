@@ -10,7 +10,6 @@ _OIDC = "rangelog_server_common.tokens.oidc"
 _SOURCES = "rangelog_core.net.token_sources"
 _STATE = "rangelog_pd.state.tokens"
 _TABLES = "rangelog_pd.state.token_tables"
-_TLS = "rangelog_core.net.tls"
 _CHECKED, _OTHERS, _PORTS = (
     "server_common/test_token_verifier.py",
     "server_common/test_oidc.py",
@@ -56,9 +55,6 @@ TOKENS: tuple[Mutant, ...] = (
          "    if needs_token:\n", "    if needs_token and not shares:\n", _CHECKED),
     rare("tokens-on-any-port", "a token opens ports that are not for clients", _ADMISSION,
          "        check_port(found, port)\n", "", _CHECKED),
-    rare("tokens-open-every-grpc-port", "the public certificate opens the control port of a range server", _TLS,
-         "        trusted = self.ca_pem + b\"\\n\" + BEARER_CERTIFICATE if tokens else self.ca_pem\n",
-         "        trusted = self.ca_pem + b\"\\n\" + BEARER_CERTIFICATE\n", _PORTS),
     rare("tokens-in-the-clear", "a token goes to another machine without encryption", _SOURCES,
          "    if tls is None and is_signed(text) and not _is_near(address) and", "    if False and", _CLIENT),
     rare("tokens-read-once", "the next token waits for a restart", _SOURCES,
