@@ -325,7 +325,7 @@ class Client(TopicOperations):
             cursor: Begin at this cursor of the stream, and at `start` only where there is none. The reader has a `commit`,
                 which moves the cursor behind what was handed out.
             auto_commit_s: With a cursor: also commit what is processed every so many seconds, and at the end.
-            key_deserializer: Function of bytes; what it returns is the record's `key`, if it has one. `chunks` stay as they are.
+            key_deserializer: Function of bytes; its result is the record's `key`, if it has one. `chunks` stay as they are.
                 The record of which it raises counts as handed out.
             value_deserializer: The same for `value`.
 
