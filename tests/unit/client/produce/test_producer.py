@@ -306,8 +306,8 @@ async def test_memory_is_bounded(connect: Connect) -> None:
                 await producer.ready(timeout_s=0.01)
             assert not told.value.outcome_unknown
             room = asyncio.create_task(producer.ready())
-            topic.flushes = True
             await until(lambda: topic.shards[0].landing)
+            topic.flushes = True
             topic.flush(topic.shards[0])
             await room
             await producer.flush()
