@@ -41,6 +41,9 @@ from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tls_settings import open_tls
+from rangelog_server_common.tokens.settings import open_verifier
+from rangelog_server_common.tokens.trust_keeper import TrustKeeper
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 SWEEP_INTERVAL_S = 1.0
 HAND_OVER_S = 5.0
@@ -89,11 +92,8 @@ class Runtime:
             row.address = self._advertised(bound.getsockname())
             client = self._client()
             stack.push_async_callback(client.close)
-            rights = RightsGuard()
-            rights.pd = client.metadata.pd
-            rights.begin_unknown()
-            stack.push_async_callback(rights.close)
-            control = self._control()
+            rights, trust, verifier = self._open_checks(stack, client)
+            control = self._control(verifier)
             control.limit_by(lambda caller, method, request: rights.require(caller, needs_of_call(method, request)))
             stack.push_async_callback(control.stop)
             topics = TopicClient(client.metadata.pd)
@@ -114,14 +114,16 @@ class Runtime:
             stack.push_async_callback(host.close)
             watch.on_assigned, watch.on_withdrawn = host.assigned, host.withdrawn
             watch.on_topic, watch.on_topic_gone = owned.topic_changed, owned.topic_gone
-            port = ProducerPort(row.name, row.incarnation, settings.token, owned, loop, rights=rights)
+            port = ProducerPort(
+                row.name, row.incarnation, settings.token, owned, loop, rights=rights, verifier=verifier
+            )
             stack.callback(port.close)
             server = await self._listen(make_factory(port), bound)
             stack.callback(server.close)
-            rest_address = await self._open_rest(stack, client, rights)
+            rest_address = await self._open_rest(stack, client, rights, verifier)
 
             registration = Registration(BrokerClient(client.metadata.pd), row, owned)
-            registration.heard_rights = rights.heard
+            registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
             facts = metrics.BrokerFacts(port, owned, journals, host, registration)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
@@ -154,24 +156,41 @@ class Runtime:
             encryption_keys=key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id),
         )
 
-    def _control(self) -> GrpcServer:
-        return GrpcServer(token=self._settings.token, tls=self._settings.tls, port=Port.BROKER_CONTROL)
+    def _control(self, verifier: TokenVerifier | None) -> GrpcServer:
+        settings = self._settings
+        return GrpcServer(token=settings.token, tls=settings.tls, port=Port.BROKER_CONTROL, verifier=verifier)
 
     def _calls(self, client: Client) -> OwnerCalls:
         return OwnerCalls(client.metadata.pd, token=self._settings.token, tls=self._settings.tls)
 
     async def _listen(self, factory: Callable[[], Any], bound: socket.socket) -> asyncio.Server:
-        tls = server_arguments(self._settings.tls)
+        tls = server_arguments(self._settings.tls, tokens=self._settings.tokens)
         return await asyncio.get_running_loop().create_server(factory, sock=bound, backlog=1024, **tls)
 
     # ---- inside
+
+    def _open_checks(
+        self, stack: AsyncExitStack, client: Client
+    ) -> tuple[RightsGuard, TrustKeeper, TokenVerifier | None]:
+        """Return what says who clients are and what they may do; the placement driver is asked by the broker's client."""
+        rights, trust = RightsGuard(), TrustKeeper()
+        rights.pd = client.metadata.pd
+        rights.begin_unknown()
+        stack.push_async_callback(rights.close)
+        verifier = open_verifier(stack, self._settings, trust.now)
+        if verifier is not None:
+            trust.pd = client.metadata.pd
+        stack.push_async_callback(trust.close)
+        return rights, trust, verifier
 
     async def _serve_metrics(self, stack: AsyncExitStack, facts: metrics.BrokerFacts, control: GrpcServer) -> str:
         listen, parts = self._settings.metrics_listen, metrics.parts(facts, control.calls)
         problems = lambda: metrics.problems(facts)  # noqa: E731
         return await serve_metrics(stack, listen, "broker", self._row.name, parts, problems, self._settings.tls)
 
-    async def _open_rest(self, stack: AsyncExitStack, client: Client, rights: RightsGuard) -> str:
+    async def _open_rest(
+        self, stack: AsyncExitStack, client: Client, rights: RightsGuard, verifier: TokenVerifier | None
+    ) -> str:
         """Serve the REST interface, if there is to be one; return its address. Raises Unavailable."""
         settings = self._settings
         if not settings.rest_listen:
@@ -179,7 +198,7 @@ class Runtime:
         from rangelog_broker.rest.server import RestServer  # the web framework is not loaded without it
 
         bound = stack.enter_context(bind(settings.rest_listen))
-        rest = RestServer(client, token=settings.token, tls=settings.tls, rights=rights)
+        rest = RestServer(client, token=settings.token, tls=settings.tls, rights=rights, verifier=verifier)
         stack.push_async_callback(rest.close)
         await rest.start(bound)
         return self._advertised(bound.getsockname())

@@ -12,6 +12,7 @@ from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_server_common.metrics.call_tally import CallTally
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 PORT, CONTROL_PORT = 1, 2
 WATERMARK_INTERVAL_S = 0.1
@@ -69,7 +70,7 @@ class MemoryBroker(Runtime):
     def _calls(self, client: Client) -> OwnerCalls:
         return self._around.owner_calls(client)
 
-    def _control(self) -> Any:
+    def _control(self, verifier: TokenVerifier | None) -> Any:
         return _MemoryServer(f"{self._name}:{CONTROL_PORT}", self._around)
 
     async def _listen(self, factory: Callable[[], Any], bound: Any) -> Any:

@@ -65,7 +65,7 @@ def _check_peer(certificate: dict[str, object] | None, tls: TlsConfig, metrics: 
     """Raise Unavailable where this side is a server, and the other end is not the same one."""
     own = certificates_of(tls).now.principal
     peer = principal_of_certificate(certificate or {})
-    if own.role in SERVER_ROLES and peer != own:
+    if own is not None and own.role in SERVER_ROLES and peer != own:
         raise Unavailable(
             f"{peer} answers at {metrics}, and this is the certificate of {own}: ask its own metrics port"
         )

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from rangelog.tier.kms_keys import KmsKeys
     from rangelog_core.key_ranges import KeyRange
     from rangelog_core.net.tls import TlsConfig
+    from rangelog_core.net.token_sources import TokenFile
     from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 __version__ = "0.1.0"
@@ -165,6 +166,7 @@ __all__ = [
     "Tables",
     "TimeWindow",
     "TlsConfig",
+    "TokenFile",
     "TopicProducer",
     "TopicChunk",
     "TopicConfig",
@@ -233,6 +235,7 @@ _LAZY = {
     "TableWatch": "rangelog._table.watch",
     "Tables": "rangelog._table.tables",
     "TlsConfig": "rangelog_core.net.tls",
+    "TokenFile": "rangelog_core.net.token_sources",
     "TimeWindow": "rangelog._topics.time_windows",
     "TopicProducer": "rangelog._produce.producer",
     "TopicChunk": "rangelog._consume.records",

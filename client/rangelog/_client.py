@@ -32,6 +32,7 @@ from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BY
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, token_from_environment
 from rangelog_core.record import AppendRecord
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
@@ -59,7 +60,7 @@ class Client(TopicOperations):
         self,
         endpoints: str | Sequence[str],
         *,
-        token: str | None,
+        token: Token | None,
         tls: TlsConfig | None,
         tier_url: str | None,
         encryption_keys: KeyProvider | None = None,
@@ -407,7 +408,7 @@ def _check_budget(name: str, size_bytes: int) -> None:
 def connect(
     endpoints: str | Sequence[str],
     *,
-    token: str | None = None,
+    token: Token | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
     encryption_keys: KeyProvider | None = None,
@@ -419,7 +420,9 @@ def connect(
 
     Args:
         endpoints: Addresses of placement drivers: "host:port,host:port", or a sequence of them.
-        token: The cluster's token, if it requires one.
+        token: The token of this program, or the one that the cluster shares: a string, `rangelog.TokenFile(path)`, or a
+            function that returns it. A file or function is asked again for each call, so a new token needs no new client.
+            None: what RANGELOG_TOKEN or RANGELOG_TOKEN_FILE name, where one is set.
         tls: This program's certificate, where the cluster has TLS. None: that of RANGELOG_TLS_CA, RANGELOG_TLS_CERT and
             RANGELOG_TLS_KEY, where they are set.
         tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
@@ -445,7 +448,7 @@ def connect(
     return Connecting(
         lambda: Client(
             endpoints,
-            token=token,
+            token=token if token is not None else token_from_environment(),
             tls=tls or TlsConfig.from_environment(),
             tier_url=tier_url,
             encryption_keys=encryption_keys,

@@ -34,6 +34,7 @@ from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.record import moment_before
 
@@ -48,7 +49,7 @@ class TopicOperations:
     _watches: StreamWatches
     _producer_class: Callable[..., TopicProducer] = TopicProducer
 
-    def _open_topics(self, *, token: str | None, tls: TlsConfig | None) -> None:
+    def _open_topics(self, *, token: Token | None, tls: TlsConfig | None) -> None:
         """Make what the methods share. Called once what is declared above is there."""
         self._topic_watches = TopicWatches(self._metadata)
         self._owners = OwnerLookup(BrokerClient(self._pd), self._connections)
@@ -62,7 +63,7 @@ class TopicOperations:
         self._group_shards = GroupShards(TopicClient(self._pd), self._metadata, self._connections, self._group_reader)
         self._groups = Groups(self._group_calls, self._group_shards)
 
-    def _new_owner_calls(self, token: str | None, tls: TlsConfig | None) -> OwnerCalls:
+    def _new_owner_calls(self, token: Token | None, tls: TlsConfig | None) -> OwnerCalls:
         return OwnerCalls(self._pd, token=token, tls=tls)
 
     async def _close_topics(self) -> None:

@@ -6,6 +6,7 @@ for all topics in it. The cost of a question does not depend on the number of ru
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from enum import IntFlag
@@ -22,6 +23,10 @@ RIGHTS_FORMAT = "rights"
 """What range servers register beside the formats they read: they ask for rights."""
 RULES_MAX = 10_000
 RULES_OF_PRINCIPAL_MAX = 1_000
+SUBJECT_SEPARATOR = ":"
+"""Between an issuer's prefix and its subject, in the name of a client. No certificate's name has one, so they never collide."""
+SUBJECT_LENGTH_MAX = 200
+_SUBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=|/-]*\Z")
 
 
 class Verb(IntFlag):
@@ -81,13 +86,33 @@ def check_rule(rule: pb.AccessRule) -> None:
             raise InvalidArgument(
                 f"rules are for clients: name client:NAME, or {EVERY_CLIENT} for all of them, not {rule.principal[:100]!r}"
             )
-        check_name("client", rule.principal.removeprefix(CLIENT_START))
+        check_client_name(rule.principal.removeprefix(CLIENT_START))
     if rule.kind not in KIND_NAMES:
         raise InvalidArgument("a rule is for a " + ", ".join(KINDS))
     verbs_of(rule.verbs)
     name = rule.name.removesuffix(PREFIX_END)
     if name == rule.name or name:
         _check_resource(KIND_NAMES[rule.kind], name, is_prefix=name != rule.name)
+
+
+def check_client_name(name: str) -> str:
+    """Return the name of a client: of a certificate or token of this cluster, or PREFIX:SUBJECT of another issuer.
+
+    Raises InvalidArgument.
+
+    >>> check_client_name("sso:ann@example.org")
+    'sso:ann@example.org'
+    """
+    prefix, separator, subject = name.partition(SUBJECT_SEPARATOR)
+    if not separator:
+        return check_name("client", name)
+    check_name("issuer's prefix", prefix)
+    if len(subject) > SUBJECT_LENGTH_MAX or not _SUBJECT.match(subject):
+        raise InvalidArgument(
+            f"bad subject {subject[:100]!r}: up to {SUBJECT_LENGTH_MAX} letters, digits and . _ @ + = | / - , and a letter "
+            "or digit first"
+        )
+    return name
 
 
 def _check_resource(kind: str, name: str, *, is_prefix: bool) -> None:
@@ -175,5 +200,5 @@ def right_missing(principal: str, verbs: Verb, kind: int, name: str) -> RightMis
     shown = f"every {of}" if name == PREFIX_END else f"{of} {name[: 2 * NAME_LENGTH_MAX]!r}"
     return RightMissing(
         f"{principal} may not {' or '.join(wanted)} {shown}: an administrator gives the right by "
-        f"`pdctl acl grant {principal} {wanted[0]} {of} {shlex.quote(name[: 2 * NAME_LENGTH_MAX])}`"
+        f"`pdctl acl grant {shlex.quote(principal)} {wanted[0]} {of} {shlex.quote(name[: 2 * NAME_LENGTH_MAX])}`"
     )

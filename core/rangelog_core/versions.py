@@ -34,7 +34,7 @@ LEVEL_CHANGES = {
     7: "small objects are packed and trimmed rows leave by themselves, the loss of an open range can be accepted",
     8: "rights of clients",
     9: "the audit log",
-    10: "objects of the tier are encrypted where servers have keys",
+    10: "objects of the tier are encrypted where servers have keys; tokens of clients",
 }
 """By feature level: what the cluster does from this cluster version on."""
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
 import click
 
@@ -20,7 +20,8 @@ from pdctl.session import Session, output_option, session_of
 from pdctl.topics.line_keys import LineKeys, key_before, same_key
 from pdctl.units import show_count
 from rangelog_core.errors import InvalidArgument, RangelogError
-from rangelog_core.record import AppendRecord
+from rangelog_core.limits import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from rangelog_core.record import AppendRecord, moment_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -167,12 +168,16 @@ async def _append(
     return first, count
 
 
-def _submit(writer: Any, part: bytes, to_record: ToRecord, which: str) -> asyncio.Future[Ack]:
-    from rangelog._append.batch_builder import meant_as_ms
+def _is_of_a_calendar(timestamp_ms: int | None) -> TypeGuard[int]:
+    return timestamp_ms is not None and TIMESTAMP_MS_MIN <= timestamp_ms <= TIMESTAMP_MS_MAX
 
+
+def _submit(writer: Any, part: bytes, to_record: ToRecord, which: str) -> asyncio.Future[Ack]:
     try:
         value, key, headers, timestamp_ms = to_record(part)
-        timestamp = meant_as_ms(timestamp_ms)  # a record of 1970 is as good as another
+        timestamp = (
+            moment_of(timestamp_ms) if _is_of_a_calendar(timestamp_ms) else timestamp_ms
+        )  # not taken for seconds
         found: asyncio.Future[Ack] = writer.submit(value, key=key, headers=headers or None, timestamp=timestamp)
     except InvalidArgument as error:
         error.message = f"{which}: {error.message}"

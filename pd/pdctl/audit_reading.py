@@ -78,7 +78,7 @@ def with_audit(session: Session, work: Callable[[AuditLog], Any]) -> Any:
     from rangelog_proto.v1 import audit_pb2 as pb
 
     async def run(client: Client) -> Any:
-        pd = PdClient(session.members(), token=session.token, tls=session.tls())
+        pd = PdClient(session.members(), token=session.shown_token(), tls=session.tls())
 
         async def describe(first: int) -> pb.DescribeAuditResponse:
             answer: pb.DescribeAuditResponse = await call(

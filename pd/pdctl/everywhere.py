@@ -46,6 +46,8 @@ def cluster_options() -> list[click.Option]:
         click.Option(["--pd", "endpoints"], envvar="RANGELOG_PD", metavar="HOST:PORT,…",
                      help="Placement drivers. Else RANGELOG_PD, else the context in use."),
         click.Option(["--token"], envvar="RANGELOG_TOKEN", help="Bearer token. Else RANGELOG_TOKEN."),
+        click.Option(["--token-file"], envvar="RANGELOG_TOKEN_FILE", metavar="FILE",
+                     help="A file with the token, which no list of processes shows. Else RANGELOG_TOKEN_FILE."),
         click.Option(["--ca"], envvar="RANGELOG_TLS_CA", metavar="FILE",
                      help="The cluster's authority; turns TLS on. Else RANGELOG_TLS_CA."),
         click.Option(["--cert"], envvar="RANGELOG_TLS_CERT", metavar="FILE",
@@ -93,6 +95,8 @@ def _override(context: click.Context, option: click.Parameter, value: Any, *, fi
     if session is None or context.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE:
         return
     changed: dict[str, Any] = {field: callback(context, option, value) if callback is not None else value}
+    if field == "token_file":
+        changed |= {"token": None}
     if field in ("endpoints", "context_name"):  # the later one counts
         changed = {"endpoints": None, "context_name": None} | changed
     context.obj = dataclasses.replace(session, **changed)

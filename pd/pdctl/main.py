@@ -35,6 +35,7 @@ from pdctl.session import PdctlGroup, Session
 from pdctl.set_tier import set_tier
 from pdctl.streams import stream
 from pdctl.tables.table import table
+from pdctl.tokens import token as token_group
 from pdctl.top import top
 from pdctl.topics.broker import broker
 from pdctl.topics.namespace import namespace
@@ -89,6 +90,11 @@ def main(context: click.Context, /, **options: Any) -> None:
         options["endpoints" if named else "context_name"] = (
             None  # what is typed beats the environment, and --pd a context
         )
+    file_given, token_given = (
+        context.get_parameter_source(each) is ParameterSource.COMMANDLINE for each in ("token_file", "token")
+    )
+    if file_given and not token_given:
+        options["token"] = None
     context.obj = Session(**options)
 
 
@@ -106,7 +112,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, audit,
+    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, token_group, audit,
     upgrade, context_group, encryption,
 )  # fmt: skip
 cluster.add_command(set_tier)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rangelog_core.net.inspection_client import PeerClient
     from rangelog_core.net.pd_client import PdClient
     from rangelog_core.net.tls import TlsConfig
+    from rangelog_core.net.token_sources import Token
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130
 DEBUG_ENV = "RANGELOG_DEBUG"
@@ -96,6 +97,7 @@ class Session:
     context_name: str | None = None
     output: str | None = None
     """What `-o` before the verb says; it counts where the verb has none of its own."""
+    token_file: str | None = None
 
     def _endpoints(self) -> list[str]:
         if self.endpoints is not None:
@@ -117,19 +119,25 @@ class Session:
             refuse_stopped(context)
         return context
 
-    def _token(self) -> str | None:
-        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+    def shown_token(self) -> Token | None:
+        """Return the token of --token, else that in --token-file. Raises InvalidArgument."""
+        from rangelog_core.net.token_sources import check_token, chosen_token
+
+        try:
+            check_token(self.token)
+        except errors.InvalidArgument as error:
             raise errors.InvalidArgument(
-                "a token is printable ASCII without line ends: look at --token or RANGELOG_TOKEN"
-            )
-        return self.token
+                f"{error.message}, without line ends: look at --token or RANGELOG_TOKEN"
+            ) from None
+        return chosen_token(self.token, self.token_file)
 
     def tls(self) -> TlsConfig | None:
         """Return the files of --ca, --cert and --key, else those of the context, where it is used. Raises InvalidArgument."""
         from rangelog_core.net.tls import TlsConfig
 
         given = (self.ca, self.cert, self.key)
-        if any(given) and not all(given):
+        with_token = bool(self.ca and not (self.cert or self.key) and (self.token or self.token_file))
+        if any(given) and not all(given) and not with_token:
             raise errors.InvalidArgument("--ca, --cert and --key go together: give all three (or RANGELOG_TLS_CA, …)")
         if any(given):
             return TlsConfig.of_paths(*given)
@@ -141,7 +149,7 @@ class Session:
         from rangelog_core.net.pd_client import PdClient
 
         async def run() -> _T:
-            pd = PdClient(self._endpoints(), token=self._token(), tls=self.tls(), first_contact_s=FIRST_CONTACT_S)
+            pd = PdClient(self._endpoints(), token=self.shown_token(), tls=self.tls(), first_contact_s=FIRST_CONTACT_S)
             try:
                 return await work(pd)
             finally:
@@ -156,7 +164,7 @@ class Session:
 
         of_kinds = {"placement driver ": Role.PD, "broker ": Role.BROKER}
         role = next((role for kind, role in of_kinds.items() if peer.startswith(kind)), Role.RANGE_SERVER)
-        return PeerClient(address, peer, token=self._token(), tls=self.tls(), role=role)
+        return PeerClient(address, peer, token=self.shown_token(), tls=self.tls(), role=role)
 
     def members(self) -> list[str]:
         """Return the addresses of placement drivers that were given."""
@@ -178,7 +186,7 @@ class Session:
         import rangelog
 
         async def run() -> _T:
-            async with await rangelog.connect(self._endpoints(), token=self._token(), tls=self.tls()) as client:
+            async with await rangelog.connect(self._endpoints(), token=self.shown_token(), tls=self.tls()) as client:
                 return await work(client)
 
         return asyncio.run(run())

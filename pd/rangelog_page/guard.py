@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -24,10 +23,12 @@ from rangelog_core.errors import (
     RangelogError,
     RequestTimeout,
     RoleForbids,
-    Unauthorized,
 )
+from rangelog_core.net.principals import Port
 from rangelog_page.failures import Failure, failure_of
-from rangelog_server_common.http_server import REFUSAL
+from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
+from rangelog_server_common.tokens.admission import admit_caller
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 REQUESTS_MAX = 48
 REQUEST_TIMEOUT_S = 30.0
@@ -68,13 +69,18 @@ class PageGuard:
         refuse: Refuse,
         token: str | None,
         hosts: Collection[str] | None,
+        verifier: TokenVerifier | None = None,
         requests_max: int = REQUESTS_MAX,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        """`refuse`: makes the page of an error. `hosts`: see is_own_host; None: not checked, as with TLS."""
+        """`refuse`: makes the page of an error. `hosts`: see is_own_host; None: not checked, as with TLS.
+
+        `token`: the shared secret. `verifier`: of tokens, if they are accepted.
+        """
         self._app = app
         self._refuse = refuse
-        self._token = token.encode() if token else None
+        self._secret = token or None
+        self._verifier = verifier
         self._hosts = hosts
         self._requests_max = requests_max
         self._request_timeout_s = request_timeout_s
@@ -126,8 +132,15 @@ class PageGuard:
             raise _WrongMethod()
         if headers.get(b"sec-fetch-site") == b"cross-site" and headers.get(b"sec-fetch-mode") != b"navigate":
             raise _Embedded()
-        if self._token is not None and not is_token(headers.get(b"authorization", b""), self._token):
-            raise Unauthorized("a valid token is needed")
+        state = scope.setdefault("state", {})
+        state[PRINCIPAL] = admit_caller(
+            state.get(PRINCIPAL),
+            shown_token(headers.get(b"authorization", b"")),
+            port=Port.PD_PAGE,
+            secret=self._secret,
+            verifier=self._verifier,
+            needs_token=bool(state.get(NEEDS_TOKEN)),
+        )
 
     async def _answer(self, error: Exception, send: Send) -> None:
         shown = error if isinstance(error, RangelogError) else InternalError("an internal error of the page")
@@ -141,7 +154,7 @@ class PageGuard:
             status = 421
         elif isinstance(error, _Embedded):
             status = 403
-        elif status == 401 and self._token is not None:
+        elif status == 401 and (self._secret is not None or self._verifier is not None):
             headers.append(SIGN_IN)
         body = self._refuse(failure)
         headers.append((b"content-length", str(len(body)).encode()))
@@ -189,18 +202,18 @@ def is_own_host(header: str, names: Collection[str]) -> bool:
     return bracketed == (address.version == 6)
 
 
-def is_token(authorization: bytes, token: bytes) -> bool:
-    """Whether an Authorization header presents the token: as Bearer, or, as browsers can, as the password of Basic."""
+def shown_token(authorization: bytes) -> str:
+    """Return the token in an Authorization header: as Bearer, or, as browsers can, as the password of Basic."""
     scheme, _, given = authorization.partition(b" ")
     if scheme.lower() == b"bearer":
-        return hmac.compare_digest(given.strip(), token)
+        return given.strip().decode("utf-8", "replace")
     if scheme.lower() != b"basic":
-        return False
+        return ""
     try:
         decoded = base64.b64decode(given.strip(), validate=True)
     except (binascii.Error, ValueError):
-        return False
-    return hmac.compare_digest(decoded.partition(b":")[2], token)
+        return ""
+    return decoded.partition(b":")[2].decode("utf-8", "replace")
 
 
 def _with_security(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

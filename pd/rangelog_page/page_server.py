@@ -17,6 +17,7 @@ from rangelog_page.asking import TIMEOUT_S, Asking
 from rangelog_page.rendering import Rendering
 from rangelog_pd.settings import PdSettings
 from rangelog_server_common.http_server import HttpServer
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 CONNECTIONS_MAX = 128
 HEAD_TIMEOUT_S = 10.0
@@ -29,7 +30,13 @@ GRACE_S = 0.2
 """Live tails wait for seconds: a placement driver that stops does not."""
 
 
-async def open_page(stack: AsyncExitStack, settings: PdSettings, tls: TlsConfig | None, api_address: str) -> str:
+async def open_page(
+    stack: AsyncExitStack,
+    settings: PdSettings,
+    tls: TlsConfig | None,
+    api_address: str,
+    verifier: TokenVerifier | None = None,
+) -> str:
     """Serve the page until `stack` ends; return its address. Raises Unavailable, ConfigInvalid."""
     own_tls = _own_tls(settings) if tls is not None else None
     bound = _bind(settings.page_listen)
@@ -55,11 +62,12 @@ async def open_page(stack: AsyncExitStack, settings: PdSettings, tls: TlsConfig 
     asking = Asking(client, session, certificates_of(own_tls).now.principal if own_tls else None)
     stack.push_async_callback(asking.close)
     hosts = None if tls is not None else _hosts(settings)
-    app = make_page_app(asking, Rendering(settings.name), token=settings.token, hosts=hosts)
+    app = make_page_app(asking, Rendering(settings.name), token=settings.token, hosts=hosts, verifier=verifier)
     server = HttpServer(
         app,
         port=Port.PD_PAGE,
         tls=tls,
+        tokens=verifier is not None,
         head_timeout_s=HEAD_TIMEOUT_S,
         idle_timeout_s=IDLE_TIMEOUT_S,
         grace_s=GRACE_S,
@@ -75,7 +83,7 @@ def _own_tls(settings: PdSettings) -> TlsConfig:
     """Return the files by which the page asks the cluster. Raises ConfigInvalid for a role that may not look at it."""
     own = TlsConfig(settings.tls_ca, settings.page_cert, settings.page_key)
     principal = certificates_of(own).now.principal
-    if principal.role not in (Role.ADMIN, Role.CLIENT):
+    if principal is None or principal.role not in (Role.ADMIN, Role.CLIENT):
         raise ConfigInvalid(
             f"page_cert {own.cert} is the certificate of {principal}: the page needs one of role admin (or client, for a page "
             "without administration): `rangelog certs issue admin page`"

@@ -14,6 +14,7 @@ from rangelog_page.asking import TIMEOUT_S, Asking
 from rangelog_page.page_query import PageQuery
 from rangelog_proto.v1 import rights_pb2
 from rangelog_proto.v1.rights_pb2_grpc import RightsStub
+from rangelog_server_common.tokens.bounds import check_unbound, left, token_bound
 
 AGE_S = 1.0
 """What was taken from a viewer is seen no longer than that."""
@@ -30,6 +31,8 @@ async def require_read(
         return
     name = query.name or query.prefix + PREFIX_END
     principal = str(viewer)
+    if not left(viewer, kind, name) & Verb.READ:
+        raise token_bound(viewer, Verb.READ, kind, name)
 
     async def ask() -> rights_pb2.CheckRightsResponse:
         resource = rights_pb2.AccessResource(kind=kind, name=name)
@@ -40,5 +43,7 @@ async def require_read(
         answer = await asking.share(("rights", principal, kind, name), AGE_S, ask)
     except RoleForbids:
         return  # the page is a client itself
-    if answer.enforced and not verbs_of(answer.grants[0].verbs) & Verb.READ:
+    if not answer.enforced:
+        check_unbound(viewer)
+    elif not verbs_of(answer.grants[0].verbs) & Verb.READ:
         raise right_missing(principal, Verb.READ, kind, name)

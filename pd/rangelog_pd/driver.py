@@ -43,7 +43,9 @@ from rangelog_pd.state.snapshot import Frozen
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_pd.tier_check import TierTrials, leader_watch
+from rangelog_pd.token_signer import TokenSigner
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2
+from rangelog_server_common.tokens.verifier import NO_TRUST, TokenTrust
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
@@ -92,6 +94,8 @@ class Driver:
         self.audit = AuditTrail()
         self.audit_problem = ""
         """Why the last try to write the audit log to its stream failed."""
+        self.token_signer = TokenSigner()
+        self._trust = NO_TRUST
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -188,6 +192,18 @@ class Driver:
         """Return the version of the rights in force; 0: they are not enforced."""
         with self.state() as state:
             return state.rights.version_in_force
+
+    def tokens_version(self) -> int:
+        """Return the version of what servers check tokens against."""
+        return self._machine.state.tokens.version
+
+    def token_trust(self) -> TokenTrust:
+        """Return what this member checks tokens against: its own state."""
+        with self.state() as state:
+            if self._trust.version != state.tokens.version or self._trust.cluster_id != state.cluster_id:
+                keys = {each.key_id: each.public_key for each in state.tokens.keys.values()}
+                self._trust = TokenTrust(state.cluster_id, state.tokens.version, keys, frozenset(state.tokens.revoked))
+            return self._trust
 
     async def catch_up(self) -> None:
         """Wait until the state has all that leaders before this one acknowledged. Raises NotLeader with a hint, Unavailable."""

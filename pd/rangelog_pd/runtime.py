@@ -11,7 +11,7 @@ import structlog
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
-from rangelog_core.net.principals import Port, Role
+from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_pd import metrics
 from rangelog_pd.audit_writer import AuditWriter
@@ -28,12 +28,14 @@ from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
+from rangelog_server_common.tokens.settings import open_verifier
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 RECONCILE_INTERVAL_S = 0.2
 
-ServePage = Callable[[AsyncExitStack, PdSettings, TlsConfig | None, str], Awaitable[str]]
-"""Serves the page for browsers until the stack ends, if the settings ask for it; returns its address. The last argument is the
-address of this member's API."""
+ServePage = Callable[[AsyncExitStack, PdSettings, TlsConfig | None, str, TokenVerifier | None], Awaitable[str]]
+"""Serves the page for browsers until the stack ends, if the settings ask for it; returns its address. The last two
+arguments are the address of this member's API, and the verifier of tokens, if they are accepted."""
 
 
 _log = structlog.get_logger("pd")
@@ -60,27 +62,15 @@ class Runtime:
             saved = restore(settings, settings.restore_snapshot)
             _log.info("restored", cluster=saved.cluster_id, streams=saved.stream_count, of_entry=saved.applied_index)
         machine = Machine(settings.feature_level_max)
-        raft = {name: member.raft_address for name, member in settings.members.items()}
-        consensus = PySyncObjConsensus(
-            settings.name,
-            raft,
-            settings.data_dir,
-            machine,
-            secret=settings.raft_secret or "single",
-            listen=settings.raft_listen or None,
-            api_addresses={name: member.api_address for name, member in settings.members.items()},
-            joined=await group_to_join(settings) if settings.join else None,
-            snapshot_entries=settings.snapshot_entries,
-            feature_level=settings.feature_level_max,
-            tls=tls,
-        )
+        consensus = await self._consensus(machine, tls)
         driver = Driver(settings, consensus, machine)
-        server = GrpcServer(token=settings.token, tls=tls, port=Port.PD_API, refused=driver.note_refusal)
+        watched = AsyncExitStack()
+        verifier = open_verifier(watched, settings, driver.token_trust)
+        server = GrpcServer(token=settings.token, tls=tls, refused=driver.note_refusal, verifier=verifier)
         service_names = add_services(driver, server.server)
         snapshots = TierSnapshots(driver)
         audit = AuditWriter(driver, driver.api_addresses, settings.token, tls)
         tasks: list[asyncio.Task[Any]] = []
-        watched = AsyncExitStack()
         try:
             listen = settings.listen or settings.api_address
             port = await server.start(listen, service_names)
@@ -95,11 +85,16 @@ class Runtime:
             works = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run(), audit.run())
             tasks = [*map(asyncio.create_task, works), stopped, failed]
             api = f"{split_address(settings.api_address)[0]}:{port}"
-            page_address = await self._serve_page(watched, settings, tls, api) if self._serve_page is not None else ""
-            content = {"name": settings.name, "api_address": api, "metrics_address": metrics_address}
-            content["page_address"] = page_address
+            content = {
+                "name": settings.name,
+                "api_address": api,
+                "metrics_address": metrics_address,
+                "page_address": "",
+            }
+            if self._serve_page is not None:
+                content["page_address"] = await self._serve_page(watched, settings, tls, api, verifier)
             write_endpoint(settings.data_dir, content)
-            _log.info("serving", name=settings.name, api=listen, members=len(raft))
+            _log.info("serving", name=settings.name, api=listen, members=len(settings.members))
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
             if failed.done() and not self._stop.is_set():
                 raise failed.result()
@@ -113,6 +108,23 @@ class Runtime:
             await server.stop()
             await consensus.close()
             _log.info("stopped", name=settings.name)
+
+    async def _consensus(self, machine: Machine, tls: TlsConfig | None) -> PySyncObjConsensus:
+        settings = self._settings
+        raft = {name: member.raft_address for name, member in settings.members.items()}
+        return PySyncObjConsensus(
+            settings.name,
+            raft,
+            settings.data_dir,
+            machine,
+            secret=settings.raft_secret or "single",
+            listen=settings.raft_listen or None,
+            api_addresses={name: member.api_address for name, member in settings.members.items()},
+            joined=await group_to_join(settings) if settings.join else None,
+            snapshot_entries=settings.snapshot_entries,
+            feature_level=settings.feature_level_max,
+            tls=tls,
+        )
 
     async def _reconcile(self, driver: Driver, server: GrpcServer) -> None:
         serving: bool | None = None

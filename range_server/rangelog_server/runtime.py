@@ -35,6 +35,8 @@ from rangelog_server.settings import RangeServerSettings, split_listen
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
+from rangelog_server_common.tokens.settings import open_verifier
+from rangelog_server_common.tokens.trust_keeper import TrustKeeper
 
 READ_THREADS = 2
 SWEEP_INTERVAL_S = 1.0
@@ -91,6 +93,8 @@ class Runtime:
             readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="reader")
             stack.callback(readers.shutdown, cancel_futures=True)
             plane = DataPlane(store, self._identity, settings.token, loop, readers)
+            trust = TrustKeeper()
+            plane.verifier = open_verifier(stack, settings, trust.now)
             store.wal.on_spare = plane.resume_readers
             control = ControlPlane(settings, self._identity, store, plane, data_address)
             stack.push_async_callback(control.stop)
@@ -113,13 +117,16 @@ class Runtime:
                 control.agent = watched.agent = agent
                 plane.rights.pd, agent.heard_rights = agent.pd, plane.rights.heard
                 stack.push_async_callback(plane.rights.close)
+                if plane.verifier is not None:
+                    trust.pd, agent.heard_tokens = agent.pd, trust.heard
+                    stack.push_async_callback(trust.close)
                 if not await self._unless_stopped(agent.register()):
                     return
                 agent.start()
             else:
                 store.unknown_ranges_settled()
             stack.callback(plane.close)
-            factory, tls = make_connection_factory(plane), server_arguments(settings.tls)
+            factory, tls = make_connection_factory(plane), server_arguments(settings.tls, tokens=settings.tokens)
             server = await loop.create_server(factory, sock=data_socket, backlog=1024, **tls)
             stack.callback(server.close)
             await control.set_serving(True)

@@ -8,10 +8,10 @@ in use is an error, not a second listener.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,6 +30,7 @@ from rangelog_core.errors import (
     Unauthorized,
     Unavailable,
 )
+from rangelog_core.net.bearer import is_bearer
 from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
 from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
@@ -37,6 +38,8 @@ from rangelog_core.net.tls import TlsConfig, certificates_of
 from rangelog_core.tracing import served
 from rangelog_server_common.logs_service import LOGS_SERVICE_NAME, add_logs_service
 from rangelog_server_common.metrics.call_tally import CANCELLED, OK, CallTally
+from rangelog_server_common.tokens.admission import admit_caller
+from rangelog_server_common.tokens.verifier import TokenPrincipal, TokenVerifier
 
 _log = logging.getLogger("rangelog.grpc")
 
@@ -61,10 +64,14 @@ async def abort_with(context: Any, error: RangelogError) -> None:
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Checks the token and maps errors, for every unary call but those of health and reflection."""
 
-    def __init__(self, token: str | None, tls_port: Port | None = None) -> None:
-        """`tls_port`: the port, where callers have certificates."""
-        self._expected = f"Bearer {token}".encode() if token else None
-        self._tls_port = tls_port
+    def __init__(
+        self, token: str | None, port: Port = Port.PD_API, *, tls: bool = False, verifier: TokenVerifier | None = None
+    ) -> None:
+        """`token`: the shared secret. `tls`: callers have certificates, or tokens if there is a `verifier` of those."""
+        self._secret = token or None
+        self._port = port
+        self._tls = tls
+        self._verifier = verifier
         self.calls = CallTally()
         self.check_rights: RightsCheck | None = None
         self.refused: Refused | None = None
@@ -75,19 +82,18 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None or handler.unary_unary is None:
             return handler
-        allowed = method.startswith(_OPEN_SERVICES) or self._allowed(handler_call_details)
+        is_open = method.startswith(_OPEN_SERVICES)
         inner = handler.unary_unary
 
         async def call(data: bytes, context: Any) -> Any:
             began_s, code = time.perf_counter(), CANCELLED
             principal: Principal | None = None
             try:
-                if not allowed:
-                    raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
-                principal = caller_of(context) if self._tls_port is not None else None
-                if principal is not None and self._tls_port is not None:
-                    check_port(principal, self._tls_port)
+                principal = self._caller(context, handler_call_details, is_open=is_open)
+                if principal is not None:
+                    check_port(principal, self._port)
                     check_call(principal, method)
+                _CALLER.set((principal,))
                 request = _parsed(handler.request_deserializer, data)
                 if principal is not None:
                     check_caller(principal, method, request)
@@ -113,15 +119,45 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             call, request_deserializer=None, response_serializer=handler.response_serializer
         )
 
-    def _allowed(self, details: grpc.HandlerCallDetails) -> bool:
-        if self._expected is None:
-            return True
+    def _caller(
+        self, context: Any, details: grpc.HandlerCallDetails, *, is_open: bool
+    ) -> Principal | TokenPrincipal | None:
+        """Return who makes a call. Raises Unauthorized, HandshakeFailed, RoleForbids, Unavailable."""
+        bearer = self._tls and self._verifier is not None and _shows_bearer(context)
+        certificate = certificate_of(context) if self._tls and not bearer else None
+        if is_open:
+            return certificate
         given = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
-        return hmac.compare_digest(given if isinstance(given, bytes) else given.encode(), self._expected)
+        kind, _, text = (given.decode("latin-1") if isinstance(given, bytes) else given).partition(" ")
+        return admit_caller(
+            certificate,
+            text if kind == "Bearer" else "",
+            port=self._port,
+            secret=self._secret,
+            verifier=self._verifier,
+            needs_token=bearer,
+        )
 
 
-def caller_of(context: Any) -> Principal:
-    """Return who makes a call over TLS, by its certificate. Raises HandshakeFailed where that names nobody."""
+_CALLER: ContextVar[tuple[Principal | None] | None] = ContextVar("caller", default=None)
+"""Who makes the call that this task handles, once the interceptor knows."""
+
+
+def current_caller(context: Any, *, tls: bool) -> Principal | None:
+    """Return who makes the call that is being handled; None: nobody knows, without TLS. Raises HandshakeFailed."""
+    found = _CALLER.get()
+    if found is not None:
+        return found[0]
+    return certificate_of(context) if tls else None
+
+
+def _shows_bearer(context: Any) -> bool:
+    """Whether a caller has no certificate of its own."""
+    return is_bearer([each.decode(errors="replace") for each in context.auth_context().get("peer_uri", ())])
+
+
+def certificate_of(context: Any) -> Principal:
+    """Return whom the certificate of a caller over TLS names. Raises HandshakeFailed where that names nobody."""
     shown = context.auth_context()
     uris, names = (
         [each.decode(errors="replace") for each in shown.get(key, ())] for key in ("peer_uri", "x509_common_name")
@@ -169,12 +205,17 @@ class GrpcServer:
         tls: TlsConfig | None = None,
         port: Port = Port.PD_API,
         refused: Refused | None = None,
+        verifier: TokenVerifier | None = None,
     ) -> None:
-        """`port`: what the server is, for those who may use it with TLS. `refused`: is told of each refused caller."""
+        """`port`: what the server is, for those who may use it with TLS. `refused`: is told of each refused caller.
+
+        `token`: the shared secret. `verifier`: of tokens, which are accepted in place of certificates then.
+        """
         from grpc_health.v1 import health, health_pb2_grpc
 
         self._tls = tls
-        interceptor = ErrorInterceptor(token, port if tls is not None else None)
+        self._tokens = verifier is not None
+        interceptor = ErrorInterceptor(token, port, tls=tls is not None, verifier=verifier)
         interceptor.refused = refused
         self.calls = interceptor.calls
         self._interceptor = interceptor
@@ -197,7 +238,8 @@ class GrpcServer:
         reflection.enable_server_reflection((*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
         try:
             if self._tls is not None:
-                port = self.server.add_secure_port(listen, certificates_of(self._tls).server_credentials())
+                credentials = certificates_of(self._tls).server_credentials(tokens=self._tokens)
+                port = self.server.add_secure_port(listen, credentials)
             else:
                 port = self.server.add_insecure_port(listen)
         except RuntimeError:

@@ -20,12 +20,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.principals import Port
 from rangelog_core.net.tls import TlsConfig
-from rangelog_core.net.tls_peers import admit, server_arguments
+from rangelog_core.net.tls_peers import admit, needs_token, server_arguments
 
 REFUSAL = "rangelog.refusal"
 """In the state of a request: the error with which the connection is refused."""
 PRINCIPAL = "rangelog.principal"
 """In the state of a request: who has connected, by the certificate; None without TLS."""
+NEEDS_TOKEN = "rangelog.needs_token"  # noqa: S105 - no secret
+"""In the state of a request: True for a connection with TLS and without a certificate, which the port lets in."""
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 30
@@ -43,16 +45,19 @@ class HttpServer:
         *,
         port: Port,
         tls: TlsConfig | None = None,
+        tokens: bool = False,
         head_timeout_s: float = HEAD_TIMEOUT_S,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         grace_s: float = GRACE_S,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
-        """`port`: what it is to those who connect with TLS. Raises ConfigInvalid where the files of `tls` cannot be used."""
+        """`port`: what it is to those who connect with TLS. `tokens`: clients without a certificate are let in, and the
+        application has to look at NEEDS_TOKEN. Raises ConfigInvalid where the files of `tls` cannot be used."""
 
         class Protocol(_HeadInTime):
             timeout_s = head_timeout_s
             served_port = port
+            takes_tokens = tokens
 
         config = uvicorn.Config(
             app,
@@ -69,7 +74,7 @@ class HttpServer:
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
         self._grace_s = grace_s
-        self._server = _Server(config, server_arguments(tls))
+        self._server = _Server(config, server_arguments(tls, tokens=tokens))
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, bound: socket.socket) -> None:
@@ -129,13 +134,17 @@ class _HeadInTime(H11Protocol):
 
     timeout_s: float = HEAD_TIMEOUT_S
     served_port: Port
+    takes_tokens: bool = False
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Part of asyncio.Protocol."""
         super().connection_made(transport)
         try:
-            self.app_state = self.app_state | {PRINCIPAL: admit(transport, self.served_port)}
+            if self.takes_tokens and needs_token(transport):
+                self.app_state = self.app_state | {NEEDS_TOKEN: True}
+            else:
+                self.app_state = self.app_state | {PRINCIPAL: admit(transport, self.served_port)}
         except RangelogError as error:
             self.app_state = self.app_state | {REFUSAL: error}  # of this connection
         self._await_head()

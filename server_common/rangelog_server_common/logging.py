@@ -1,14 +1,16 @@
 """The log of servers: one line for each event on stderr, of the same form for all processes and for the libraries in them.
 
 What holds: a line has the time (UTC), level, event, logger, role and name of the process, and what else is known. It is JSON,
-or key=value with `logfmt`; "auto" is text for people on a terminal, JSON elsewhere. The secrets that a process was given are in
-no line, whoever logs them. The newest ones stay in memory as well, as JSON: recent_log.py. Needs structlog (a server extra).
+or key=value with `logfmt`; "auto" is text for people on a terminal, JSON elsewhere. The secrets that a process was given, and
+what looks like a signed token, are in no line, whoever logs them. The newest lines stay in memory as well, as JSON:
+recent_log.py. Needs structlog (a server extra).
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -19,6 +21,8 @@ from rangelog_server_common.recent_log import RECENT
 
 LogFormat = Literal["auto", "json", "logfmt"]
 MASK = "***"
+_SIGNED = re.compile(r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
+"""A signed token, whole or cut off in its last part."""
 _FIRST_KEYS = ("timestamp", "level", "role", "process", "logger", "event")
 
 
@@ -32,7 +36,7 @@ def log_to_stderr(role: str, name: str, *, log_format: LogFormat = "auto", secre
     def masked(line: str) -> str:
         for each in hidden:
             line = line.replace(each, MASK)
-        return line
+        return _SIGNED.sub(MASK, line) if "eyJ" in line else line
 
     def keep(_logger: Any, _method: str, event: Any) -> Any:
         RECENT.note(event, masked)

@@ -32,6 +32,18 @@ class TlsSettings(BaseSettings):
     """PEM file of its private key."""
     insecure: bool = False
     """Serve ports beyond loopback without TLS."""
+    tokens: bool = False
+    """Accept a token from a client without a certificate, on the ports that clients use."""
+    oidc_issuer: str = ""
+    """Another issuer whose tokens are accepted, as their claim `iss` has it."""
+    oidc_audience: str = ""
+    """What their claim `aud` must have."""
+    oidc_jwks: str = ""
+    """Its public keys: a file, or an https:// URL."""
+    oidc_claim: str = "sub"
+    """The claim with the client's name."""
+    oidc_prefix: str = "oidc"
+    """Its clients are called client:PREFIX:NAME."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> TlsSettings:

@@ -20,12 +20,14 @@ from tests.mutants.rights import RIGHTS
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
 from tests.mutants.tls import TLS
+from tests.mutants.tokens import TOKENS
 
 FOCUSED: tuple[Mutant, ...] = (
     *REPACKS,
     *PACKING,
     *RESTORES,
     *RIGHTS,
+    *TOKENS,
     *AUDIT,
     *MEMBERS,
     *TIER,

@@ -49,7 +49,7 @@ RIGHTS: tuple[Mutant, ...] = (
     rare("rights-batch-whole", "one allowed item lets the whole batch through", _CALLS,
          "    if not refused:\n", "    if len(refused) < len(items):\n", _API),
     rare("rights-lists-all", "a list tells the names of all streams", _CALLS,
-         "            row for row in rows if decide(", "            row for row in rows if True or decide(", _API),
+         "for row in rows if _shown(", "for row in rows if True or _shown(", _API),
     rare("rights-name-or-id", "the id of one's own stream beside the name of another's opens that", _CALLS,
          "        if name or not stream_id:\n", "        if not stream_id:\n", _API),
     rare("rights-stale-leader", "a new leader does not know yet what the one before was told", _DRIVER,

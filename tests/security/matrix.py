@@ -18,7 +18,7 @@ import grpc
 
 from rangelog_cli.local.metrics_ports import roles
 from rangelog_cli.local.processes import Cluster
-from rangelog_core.errors import ProtocolViolation, RoleForbids
+from rangelog_core.errors import HandshakeFailed, ProtocolViolation, RoleForbids, Unauthorized
 from rangelog_core.frame import Opcode, encode_frame
 from rangelog_core.net.channels import open_channel
 from rangelog_core.net.grpc_errors import from_rpc_error
@@ -76,6 +76,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Tier": (ADMIN, {"DescribeTier": f"pd {USERS}", "FindObjects": "range-server admin"}),
         "Rights": (ADMIN, {"CheckRights": "range-server broker admin"}),
         "Audit": (ADMIN, {}),
+        "Tokens": (ADMIN, {"GetTokenTrust": "range-server broker admin"}),
     },
     Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {}), "Logs": (ADMIN, {})},
     Port.BROKER_CONTROL: {
@@ -185,15 +186,16 @@ async def _check_calls(
 ) -> None:
     for role in Role:
         channel = open_channel(target.address, certificates.tls(role, "m"), target.server_role)
-        for method, allowed in _methods(services):
+        for method, allowed in methods_of(services):
             if role not in ROLES_OF_PORTS[target.port].split():
                 allowed = ""
-            seen = await _call(channel, method)
+            seen = await call(channel, method)
             outcome.expect(f"{role} calls {method}", "admitted" if role in allowed.split() else "refused", seen)
         await channel.close()
 
 
-def _methods(services: dict[str, tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
+def methods_of(services: dict[str, tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
+    """Yield the full names of the methods of services, and who may call each."""
     from tests.unit.core.net.test_principals import SERVICES
 
     for service, (default, others) in services.items():
@@ -201,48 +203,52 @@ def _methods(services: dict[str, tuple[str, dict[str, str]]]) -> Iterator[tuple[
             yield f"/rangelog.v1.{service}/{method}", others.get(method, default)
 
 
-async def _call(channel: grpc.aio.Channel, method: str) -> str:
+async def call(channel: grpc.aio.Channel, method: str, token: str = "") -> str:
+    """Whether a call is "admitted" or "refused"; else what was answered."""
+    shown = (("authorization", f"Bearer {token}"),) if token else ()
     try:
-        await channel.unary_unary(method)(b"\xff", timeout=TIMEOUT_S)
+        await channel.unary_unary(method)(b"\xff", timeout=TIMEOUT_S, metadata=shown)
     except grpc.RpcError as error:
         found = from_rpc_error(error, "it")
-        if isinstance(found, RoleForbids):
+        if isinstance(found, RoleForbids | Unauthorized | HandshakeFailed):
             return "refused"
         return "admitted" if isinstance(found, ProtocolViolation) else f"{found.code} ({found.message})"
     return "answered"
 
 
-def knock(target: Target, tls: TlsConfig | None, ca: Path | None = None) -> str:
+def knock(target: Target, tls: TlsConfig | None, ca: Path | None = None, token: str = "") -> str:
     """Whether a caller is "admitted" to a port: its first request, in the port's own protocol, is answered, not refused.
 
-    With `ca` and no `tls`: by TLS without a certificate.
+    With `ca` and no `tls`: by TLS without a certificate; with a token, gRPC by what a client without one presents.
     """
+    if token and ca is not None and target.port in CALLS:
+        return asyncio.run(_grpc_answer(target, TlsConfig(str(ca)), token))
     try:
-        answer = _first_answer(target, tls, ca)
+        answer = _first_answer(target, tls, ca, token)
     except OSError:
         return "refused"
     if not answer or (answer[0] == 0x15 and len(answer) < 16):  # closed, or an alert of TLS
         return "refused"
     if target.port in (Port.RANGE_DATA, Port.BROKER_DATA):
-        return "refused" if b"ROLE_FORBIDS" in answer else "admitted"
+        return "refused" if b"ROLE_FORBIDS" in answer or b"UNAUTHORIZED" in answer else "admitted"
     if target.port in HTTP_PATHS:
-        return "refused" if answer.startswith(b"HTTP/1.1 403") else "admitted"
+        return "refused" if answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 401")) else "admitted"
     if target.port is Port.PD_RAFT or tls is None:
         return "admitted"
     return asyncio.run(_grpc_answer(target, tls))
 
 
-async def _grpc_answer(target: Target, tls: TlsConfig) -> str:
+async def _grpc_answer(target: Target, tls: TlsConfig, token: str = "") -> str:
     """With gRPC the connection is of all roles, each call has its own answer."""
     channel = open_channel(target.address, tls, target.server_role)
     try:
         service = {Port.PD_API: "PlacementDriver/DescribeCluster", Port.RANGE_CONTROL: "RangeServer/GetStatus"}
-        return await _call(channel, f"/rangelog.v1.{service.get(target.port, 'Groups/ListGroups')}")
+        return await call(channel, f"/rangelog.v1.{service.get(target.port, 'Groups/ListGroups')}", token)
     finally:
         await channel.close()
 
 
-def _first_answer(target: Target, tls: TlsConfig | None, ca: Path | None) -> bytes:
+def _first_answer(target: Target, tls: TlsConfig | None, ca: Path | None, token: str) -> bytes:
     with socket.create_connection((target.host, target.number), TIMEOUT_S) as plain:
         sock: socket.socket = plain
         if tls is not None or ca is not None:
@@ -253,19 +259,19 @@ def _first_answer(target: Target, tls: TlsConfig | None, ca: Path | None) -> byt
                 context.load_cert_chain(tls.cert, tls.key)
             sock = context.wrap_socket(plain)
         sock.settimeout(TIMEOUT_S)
-        sock.sendall(_greeting(target))
+        sock.sendall(_greeting(target, token))
         return sock.recv(4096)
 
 
-def _greeting(target: Target) -> bytes:
+def _greeting(target: Target, token: str) -> bytes:
     if target.port in CALLS:
         return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
     if target.port in HTTP_PATHS:
-        return f"GET {HTTP_PATHS[target.port]} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+        return f"GET {HTTP_PATHS[target.port]} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n".encode()
     if target.port is Port.PD_RAFT:  # a hello as of a member, with a digest and a nonce of zeros
         name, wanted = b"m", target.process.encode()
         return struct.pack("<8sBB", b"RLRAFT01", len(name), len(wanted)) + name + wanted + bytes(64)
-    hello = data_pb2.Hello(protocol_version=1, protocol_version_min=1, server=target.process)
+    hello = data_pb2.Hello(protocol_version=1, protocol_version_min=1, server=target.process, token=token)
     return encode_frame(Opcode.HELLO, 1, hello.SerializeToString())
 
 

@@ -17,6 +17,7 @@ from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster
 from tests.security.matrix import check
 from tests.security.rights import check_rights
+from tests.security.tokens import SETTINGS, check_tokens
 from tests.support.certificates import TestCertificates
 
 
@@ -24,13 +25,14 @@ def main() -> int:
     """Return 0 when every cell is as expected."""
     directory = Path(tempfile.mkdtemp(prefix="rangelog-security-"))
     try:
-        made = Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True)
+        made = Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True, env=SETTINGS)
         enable_metrics(made)
         enable_page(made)
         with made as cluster:
             wait_healthy(cluster)
             certificates = TestCertificates(directory, Authority.open(directory / "cluster" / "certs"))
             outcome = asyncio.run(check(cluster, certificates))
+            asyncio.run(check_tokens(cluster, certificates, outcome))
             asyncio.run(check_rights(cluster, certificates, outcome))
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -32,23 +32,25 @@ def problem_of(line: str) -> str | None:
     """What is wrong with a line that calls one of our commands, None where nothing is."""
     for program, words in _START.findall(line):
         known: Any = COMMANDS[program]
+        value = False  # whether the next word is the value of an option
         for word in words.split():
             subcommands = getattr(known, "commands", {})
-            if word in subcommands:
+            if value and word != "…":
+                value = False
+            elif word in subcommands:
                 known = subcommands[word]
+            elif word.startswith("-") and word[1:2].isdigit():
+                continue  # a place in a stream: -10, -1h
             elif word.startswith("-"):
                 option = word.rstrip(",").split("=")[0]
-                if option not in {name for each in known.params for name in (*each.opts, *each.secondary_opts)} | {
-                    "--help"
-                }:
+                options = {name: each for each in known.params for name in (*each.opts, *each.secondary_opts)}
+                if option not in options and option != "--help":
                     return f"{line}: {known.name} has no {option}"
+                value = option == word and option in options and not options[option].is_flag
             elif _PLACEHOLDER.fullmatch(word):
                 break  # one of several, as the text says
             elif subcommands:
-                values = {"--pd", "--token", "--ca", "--cert", "--key", "--timeout"}
-                before = words.split()[words.split().index(word) - 1]
-                if before not in values:
-                    return f"{line}: {known.name} has no command {word}"
+                return f"{line}: {known.name} has no command {word}"
         else:
             alone = getattr(known, "invoke_without_command", False)
             if (
@@ -84,6 +86,7 @@ def test_pages_show_commands() -> None:
         ("pdctl stream create clicks --retention 7d", None),
         ("tail -f app.log | pdctl stream append clicks --take-over", None),
         ("docker compose run x; pdctl --pd a:1,b:2 cluster status", None),
+        ("pdctl stream read clicks --start -1h", None),
         ("pdctl stream", "names no command of stream"),
         ("pdctl stream make clicks", "stream has no command make"),
         ("pdctl stream create clicks --retain 7d", "create has no --retain"),

@@ -54,6 +54,8 @@ class Registration:
         """When a placement driver answered last, on the loop's clock; None: never yet."""
         self.heard_rights: Callable[[int], None] = lambda version: None
         """Told the version of the rights in force with each answer."""
+        self.heard_tokens: Callable[[int], None] = lambda version: None
+        """Told the version of what tokens are checked against with each answer."""
 
     async def register(self) -> None:
         """Register. Raises PreconditionFailed (another one of this name is alive), Unavailable, Unauthorized."""
@@ -73,6 +75,7 @@ class Registration:
         if response.rate_minute_ms:
             self._reported.minute_s = response.rate_minute_ms / 1000
         self.heard_rights(response.rights_version)
+        self.heard_tokens(response.tokens_version)
         self.answered_s = asyncio.get_running_loop().time()
         _log.info("registered as %s@%016x at %s", row.name, row.incarnation, row.address)
 
@@ -109,6 +112,7 @@ class Registration:
                 response = await self._brokers.broker_heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)
                 self.answered_s = asyncio.get_running_loop().time()
                 self.heard_rights(response.rights_version)
+                self.heard_tokens(response.tokens_version)
                 if response.register:
                     await self.register()
                 elif not response.send_all:

@@ -7,18 +7,28 @@ run at once. A web page cannot use the interface through somebody's browser: bro
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
-from rangelog.errors import InternalError, InvalidArgument, Overloaded, RangelogError, RequestTimeout, Unauthorized
+from rangelog.errors import (
+    InternalError,
+    InvalidArgument,
+    Overloaded,
+    RangelogError,
+    RequestTimeout,
+    RoleForbids,
+    Unauthorized,
+)
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
 from rangelog_broker.serving.needs import needs_of_path
+from rangelog_core.net.principals import Port, Principal
 from rangelog_core.tracing import served
-from rangelog_server_common.http_server import PRINCIPAL, REFUSAL
+from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
 from rangelog_server_common.rights.guard import RightsGuard
+from rangelog_server_common.tokens.admission import admit_caller
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 BODY_BYTES_MAX = 1024 * 1024
 DISCARD_TIMES = 16
@@ -53,10 +63,12 @@ class Guard:
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         requests_max: int = REQUESTS_MAX,
         rights: RightsGuard | None = None,
+        verifier: TokenVerifier | None = None,
     ) -> None:
-        """`rights`: what the clients of this process may do."""
+        """`rights`: what the clients of this process may do. `verifier`: of tokens, if they are accepted."""
         self._app = app
-        self._expected = f"Bearer {token}".encode() if token else None
+        self._secret = token or None
+        self._verifier = verifier
         self._body_bytes_max = body_bytes_max
         self._body_timeout_s = body_timeout_s
         self._request_timeout_s = request_timeout_s
@@ -87,7 +99,7 @@ class Guard:
         if refused is not None:
             raise Refusal(403, refused)
         headers = dict(scope["headers"])
-        self._check_sender(scope["path"], headers)
+        caller = self._caller(scope, headers)
         if self._running >= self._requests_max:
             raise Overloaded(f"{self._requests_max} requests are running: try again")
         self._running += 1
@@ -97,7 +109,6 @@ class Guard:
                 with served(f"REST {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
                     async with asyncio.timeout(self._request_timeout_s):
                         if self._rights is not None:
-                            caller = scope.get("state", {}).get(PRINCIPAL)
                             await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
                         await self._app(scope, _Replay(body, receive), send)
             except TimeoutError:
@@ -105,13 +116,26 @@ class Guard:
         finally:
             self._running -= 1
 
-    def _check_sender(self, path: str, headers: dict[bytes, bytes]) -> None:
+    def _caller(self, scope: Message, headers: dict[bytes, bytes]) -> Principal | None:
+        """Return who asks; None: nobody knows, without TLS. Raises Refusal, Unauthorized, RoleForbids, Unavailable."""
         if b"origin" in headers:
             raise Refusal(403, Unauthorized("requests of web pages are not served"))
-        if self._expected is None or path == OPEN_PATH:
-            return
-        if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
-            raise Unauthorized("a valid token is needed: send `Authorization: Bearer TOKEN`")
+        state = scope.get("state", {})
+        certificate: Principal | None = state.get(PRINCIPAL)
+        if scope["path"] == OPEN_PATH:
+            return certificate
+        kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        try:
+            return admit_caller(
+                certificate,
+                text if kind == "Bearer" else "",
+                port=Port.BROKER_REST,
+                secret=self._secret,
+                verifier=self._verifier,
+                needs_token=bool(state.get(NEEDS_TOKEN)),
+            )
+        except RoleForbids as error:
+            raise Refusal(403, error) from error
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         too_large = Refusal(413, InvalidArgument(f"the body is above the limit of {self._body_bytes_max} bytes"))

@@ -7,7 +7,6 @@ their own connection and no other; a connection is not read while too much of it
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -37,7 +36,6 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
-from rangelog_core.net.tls_peers import admit
 from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
@@ -45,6 +43,8 @@ from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
 from rangelog_server_common.metrics.tally import count_by
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
+from rangelog_server_common.tokens.admission import ConnectionCaller
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
@@ -97,12 +97,15 @@ class ProducerPort:
     questions: set[asyncio.Task[None]] = field(default_factory=set)
     counts: ProduceCounts = field(default_factory=ProduceCounts)
     rights: RightsGuard = field(default_factory=RightsGuard)
+    verifier: TokenVerifier | None = None
+    """Of tokens, if they are accepted."""
 
     def sweep(self) -> None:
         """Close connections that exceed a deadline; call it about every second."""
         now = self.loop.time()
         for connection in list(self.connections):
             connection.check_deadlines(now)
+            connection.check_token()
 
     def close(self) -> None:
         """Close all connections."""
@@ -135,6 +138,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._reading_paused = self._writing_paused = False
         self._deadline = 0.0
         self._gate = FrameGate(port.rights, self._handle_later)
+        self._caller = ConnectionCaller(self._gate, Port.BROKER_DATA, port.token, port.verifier)
 
     # ---- asyncio.BufferedProtocol
 
@@ -144,7 +148,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._out = SendQueue(self._transport)
         notice_vanished_peer(transport)
         try:
-            self._gate.admitted(admit(transport, Port.BROKER_DATA))
+            self._caller.connected(transport)
         except RangelogError as error:
             self._send_error(0, error)
             self.close()
@@ -252,8 +256,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def _hello(self, frame: Frame) -> None:
         hello = data_pb2.Hello.FromString(frame.message)
         port = self._port
-        if port.token is not None and not hmac.compare_digest(hello.token.encode(), port.token.encode()):
-            raise Unauthorized("the token is missing or wrong")
+        self._caller.greeted(hello.token)
         version = agreed(announced(hello.protocol_version_min, hello.protocol_version), DATA_PLANE_VERSIONS)
         if hello.server != port.name or hello.incarnation not in (0, port.incarnation):
             raise WrongServer(f"this is broker {port.name}@{port.incarnation:016x}")
@@ -347,6 +350,14 @@ class ProducerConnection(asyncio.BufferedProtocol):
             if not self._writing_paused:
                 self._out.release()
             self._transport.close()
+
+    def check_token(self) -> None:
+        """Close the connection once its token has expired, or was revoked."""
+        try:
+            self._caller.check()
+        except Unauthorized as error:
+            self._send_error(0, error)
+            self.close()
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if it exceeds a deadline."""

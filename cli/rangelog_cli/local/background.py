@@ -111,8 +111,6 @@ def _as_arguments(options: Mapping[str, Any]) -> list[str]:
     for name, value in options.items():
         if name == "context":
             found += ["--no-context"] if value is None else ["--context", value] if value else []
-        elif name == "encrypted":
-            found += ["--encrypted"] if value else []
         elif name == "tls" and value is not None:
             found.append("--tls" if value else "--no-tls")
         elif name == "encrypted" and value is not None:

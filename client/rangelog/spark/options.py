@@ -18,6 +18,7 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, TokenFile
 from rangelog_core.record import ms_of
 from rangelog_core.topic_names import parse_topic_name
 
@@ -26,7 +27,7 @@ BYTES_PER_PARTITION_DEFAULT = 64 * MIB
 _NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; those of Spark are signed 64-bit integers
 _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
-    "bytes_per_partition", "where", "pushdown", "tls_ca", "tls_cert", "tls_key",
+    "bytes_per_partition", "where", "pushdown", "tls_ca", "tls_cert", "tls_key", "token_file",
     "encryption_keys_dir", "encryption_kms_key_id",
 )  # fmt: skip
 TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
@@ -55,7 +56,8 @@ class Options:
         start: "earliest"; an offset, of a topic a cut as JSON; or a time: the first record (of each shard) at or after it. A
             time is ISO 8601, in UTC unless it names another offset, or "-1h": so long before `load()`, in ms, s, m, h or d.
         end: "latest"; or as `start`.
-        token: The cluster's token, if it requires one.
+        token: Of the options token, and token_file: the path of a file that driver and executors can read, again whenever it
+            changes. None: what RANGELOG_TOKEN or RANGELOG_TOKEN_FILE name there.
         tier_url: The object store's URL, where Spark reaches it by another URL than the cluster.
         payload: False: only the columns offset and timestamp.
         read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
@@ -76,7 +78,7 @@ class Options:
     topic: str
     start: Position
     end: Position
-    token: str | None
+    token: Token | None
     tier_url: str | None
     payload: bool
     read_preference: str
@@ -122,7 +124,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         topic=str(parse_topic_name(topic)) if topic else "",
         start=position("start", options.get("start", "earliest"), "earliest", now, of_topic=bool(topic)),
         end=position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
-        token=options.get("token"),
+        token=token_of(options),
         tier_url=tier_url,
         payload=flag("payload", options.get("payload", "true")),
         read_preference=ReadPreference.parse(preference).value,
@@ -138,6 +140,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
 def tls_files(options: Mapping[str, str]) -> TlsConfig | None:
     """Return what the options for TLS name, None where there are none. Raises ConfigInvalid where only some are given."""
     return TlsConfig.of_paths(*(options.get(name) for name in TLS_OPTIONS))
+
+
+def token_of(options: Mapping[str, str]) -> Token | None:
+    """Return what the options token and token_file name. Raises ConfigInvalid where both are given."""
+    token, path = options.get("token"), options.get("token_file")
+    if token and path:
+        raise ConfigInvalid("both options token and token_file are given: give one of them")
+    return TokenFile(path) if path else token
 
 
 def unknown_option(name: str, where: str, known: Sequence[str], of_streaming: Sequence[str] = ()) -> ConfigInvalid:

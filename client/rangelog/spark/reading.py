@@ -26,6 +26,7 @@ from rangelog_core.batch import Columns
 from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 
 EMIT_ROWS = 10_000
 EMIT_BYTES_MIN, EMIT_BYTES_MAX = MIB // 2, 2 * MIB
@@ -44,7 +45,7 @@ def client_for(options: Options) -> rangelog.sync.Client:
 
 def client_of(
     pd: str,
-    token: str | None,
+    token: Token | None,
     tier_url: str | None = None,
     tls: TlsConfig | None = None,
     encryption_keys: KeyProvider | None = None,

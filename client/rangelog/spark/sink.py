@@ -42,13 +42,14 @@ from rangelog_core.errors import (
 )
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 
 INLINE_BYTES_MAX = 1 * MIB
 """A task's output up to this goes through the driver; above it into a staging stream."""
 _STAGED_AT_ONCE_BYTES = 4 * MIB
 _COMMITTERS_MAX = 16
 _log = logging.getLogger("rangelog.sink")
-_committers: dict[tuple[int, str, str | None, TlsConfig | None, str], SinkCommitter] = {}
+_committers: dict[tuple[int, str, Token | None, TlsConfig | None, str], SinkCommitter] = {}
 """Of this process, by cluster and sink: Spark calls each commit of a query in the same process."""
 
 

@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog.spark.options import TLS_OPTIONS, by_lower_name, flag, tls_files, unknown_option
+from rangelog.spark.options import TLS_OPTIONS, by_lower_name, flag, tls_files, token_of, unknown_option
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 from rangelog_core.topic_names import parse_topic_name
 
 SINK_STREAMS = "spark-sink-"
 """What the names of the streams begin with that a sink keeps for itself: its decisions, and what tasks have staged."""
-_KNOWN = ("pd", "stream", "topic", "token", "write_id", "check_repeats", *TLS_OPTIONS)
+_KNOWN = ("pd", "stream", "topic", "token", "token_file", "write_id", "check_repeats", *TLS_OPTIONS)
 _ONLY = {True: ("check_repeats",), False: ("write_id",)}
 """What only a streaming query has, and only a write."""
 _OF_SPARK = ("path", "checkpointlocation", "queryname")
@@ -30,7 +31,7 @@ class SinkOptions:
         pd: Addresses of the placement drivers; default: RANGELOG_PD.
         stream: The stream's name; it must exist. "" where a topic is written.
         topic: The topic's name, "namespace/name"; it must exist. "" where a stream is written.
-        token: The cluster's token, if it requires one.
+        token: As of a read.
         write_id: Of `df.write`: a name of the write. To run a write again by the same name appends nothing if it was committed
             before, and completes it if it was cut off. "": each run is a write of its own.
         check_repeats: Of `df.writeStream`: a micro-batch that was appended before must have as many rows as it had then, since
@@ -41,7 +42,7 @@ class SinkOptions:
     pd: str
     stream: str
     topic: str
-    token: str | None
+    token: Token | None
     write_id: str = ""
     check_repeats: bool = True
     tls: TlsConfig | None = None
@@ -72,7 +73,7 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
         pd=pd,
         stream=check_name("stream", stream) if stream else "",
         topic=str(parse_topic_name(topic)) if topic else "",
-        token=options.get("token"),
+        token=token_of(options),
         write_id=write_id,
         check_repeats=flag("check_repeats", options.get("check_repeats", "true")),
         tls=tls_files(options),

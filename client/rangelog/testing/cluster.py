@@ -26,6 +26,7 @@ from rangelog_core.errors import InvalidArgument
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token
 
 
 class FakeCluster:
@@ -167,7 +168,7 @@ class _HostedClient(_FakeClient):
         super().__init__(HostedPdClient(hosted, hosted.switches), connections, clock)
         self._producer_class = partial(_ClockedProducer, clock)
 
-    def _new_owner_calls(self, token: str | None, tls: TlsConfig | None) -> OwnerCalls:
+    def _new_owner_calls(self, token: Token | None, tls: TlsConfig | None) -> OwnerCalls:
         return HostedOwnerCalls(self._pd, self._network)
 
 

@@ -36,6 +36,7 @@ from rangelog_core.limits import (
 )
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
+from rangelog_core.net.greeting import TokenRenewal, hello_of
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Role
 from rangelog_core.net.put_requests import PutRequests, ReplyListener
@@ -44,6 +45,7 @@ from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.tls_errors import from_socket, refused_certificate, serves_tls
 from rangelog_core.net.tls_peers import check_server, client_arguments
+from rangelog_core.net.token_sources import Token, text_for
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import common_pb2, data_pb2
 
@@ -104,7 +106,7 @@ class DataConnection(asyncio.BufferedProtocol):
         address: str,
         replica: ReplicaId,
         *,
-        token: str | None = None,
+        token: Token | None = None,
         tls: TlsConfig | None = None,
         client_name: str = "",
         timeout_s: float = CONNECT_TIMEOUT_S,
@@ -116,6 +118,7 @@ class DataConnection(asyncio.BufferedProtocol):
         HandshakeFailed, WrongServer, Unauthorized, ProtocolViolation, UnsupportedVersion, ConfigInvalid.
         """
         host, port = split_address(address)
+        text = text_for(token, tls, address)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
@@ -124,7 +127,9 @@ class DataConnection(asyncio.BufferedProtocol):
                     lambda: cls(replica, kind, tls), host, port, **more
                 )
                 connection.check_peer(transport)
-                await connection.greet(token=token, client_name=client_name, timeout_s=timeout_s)
+                await connection.greet(token=text, client_name=client_name, timeout_s=timeout_s)
+            if callable(token):
+                TokenRenewal(connection, text, lambda: text_for(token, tls, address), client_name)
         except TimeoutError as error:
             raise RequestTimeout(f"{kind} {replica.server} at {address} does not answer") from error
         except OSError as error:
@@ -147,17 +152,9 @@ class DataConnection(asyncio.BufferedProtocol):
 
     async def greet(self, *, token: str | None, client_name: str, timeout_s: float) -> None:
         """Agree on a version with the server; part of `connect`. Raises as `connect` does, and closes the connection then."""
-        hello = data_pb2.Hello(
-            protocol_version=DATA_PLANE_VERSIONS.highest,
-            protocol_version_min=DATA_PLANE_VERSIONS.lowest,
-            features=sorted(FEATURES),
-            client=client_name,
-            token=token or "",
-            server=self.replica.server,
-            incarnation=self.replica.incarnation,
-        )
+        hello = hello_of(self.replica, token or "", client_name)
         try:
-            reply = await self.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
+            reply = await self.request(Opcode.HELLO, hello, timeout_s=timeout_s)
             self._greeted(reply.message)
         except BaseException:
             self.close()
@@ -421,7 +418,7 @@ class DataConnections:
     def __init__(
         self,
         *,
-        token: str | None = None,
+        token: Token | None = None,
         tls: TlsConfig | None = None,
         client_name: str = "",
         appends_bytes_max: int = APPENDS_BYTES_MAX,

@@ -19,6 +19,7 @@ from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, metadata_for
 from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import inspection_pb2 as pb
 from rangelog_proto.v1 import logs_pb2, pd_pb2, range_server_pb2
@@ -64,14 +65,14 @@ class PeerClient:
         address: str,
         peer: str,
         *,
-        token: str | None = None,
+        token: Token | None = None,
         tls: TlsConfig | None = None,
         role: Role = Role.RANGE_SERVER,
     ) -> None:
         """`peer`: what messages call it. `role`: of its certificate. Raises InvalidArgument for an address that is none."""
         split_address(address)
         self._peer = peer
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._token, self._address = token, address
         self._tls = tls
         self._channel = open_channel(address, tls, role)
 
@@ -126,7 +127,8 @@ class PeerClient:
     async def _call(self, method: Callable[..., Awaitable[_T]], request: object, timeout_s: float) -> _T:
         note_call()
         try:
-            return await method(request, timeout=timeout_s, metadata=with_context(self._metadata))
+            shown = metadata_for(self._token, self._tls, self._address)
+            return await method(request, timeout=timeout_s, metadata=with_context(shown))
         except grpc.RpcError as error:
             raise self._error(error) from error
 

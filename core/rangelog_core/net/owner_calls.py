@@ -25,6 +25,7 @@ from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, metadata_for
 from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import broker_pb2 as pb
 
@@ -64,9 +65,9 @@ def _is_cancelled() -> bool:
 class OwnerCalls:
     """The connections to brokers' services. One per client is enough; `close` it."""
 
-    def __init__(self, pd: PdClient, *, token: str | None = None, tls: TlsConfig | None = None) -> None:
+    def __init__(self, pd: PdClient, *, token: Token | None = None, tls: TlsConfig | None = None) -> None:
         self._brokers = BrokerClient(pd)
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._token = token
         self._owners: dict[OwnedKey, pb.Broker] = {}
         self._channels = Channels(tls, Role.BROKER)
         self._closed = False
@@ -80,6 +81,9 @@ class OwnerCalls:
         """Return the broker that a call about a shard or journal would go to without a look-up; "" where none is known."""
         known = self._owners.get(key)
         return known.name if known is not None else ""
+
+    def _metadata(self, broker: pb.Broker) -> Any:
+        return with_context(metadata_for(self._token, self._channels.tls, broker.control_address))
 
     async def call(
         self,
@@ -122,7 +126,7 @@ class OwnerCalls:
                 try:
                     stub = self._stub(broker.control_address, stub_type)
                     timeout = max(0.001, min(TRY_TIMEOUT_S, deadline - time.monotonic()))
-                    return await method(stub)(request, timeout=timeout, metadata=with_context(self._metadata))
+                    return await method(stub)(request, timeout=timeout, metadata=self._metadata(broker))
                 except asyncio.CancelledError:
                     if not self._closed or _is_cancelled():
                         raise  # otherwise close() has ended it, which gRPC reports in the same way

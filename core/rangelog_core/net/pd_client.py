@@ -33,6 +33,7 @@ from rangelog_core.net.home_loop import HomeLoop
 from rangelog_core.net.pd_tries import Tries
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, check_token, metadata_for
 from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import members_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -63,7 +64,7 @@ class PdClient:
         self,
         endpoints: Sequence[str],
         *,
-        token: str | None = None,
+        token: Token | None = None,
         tls: TlsConfig | None = None,
         first_contact_s: float = math.inf,
     ) -> None:
@@ -72,10 +73,9 @@ class PdClient:
             raise InvalidArgument("no placement driver is given: pass host:port, or set RANGELOG_PD")
         for endpoint in endpoints:
             split_address(endpoint)
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise InvalidArgument("a token has only printable ASCII characters")
+        check_token(token)
         self._endpoints = list(dict.fromkeys(endpoints))
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._token = token
         self._channels = Channels(tls, Role.PD)
         self._leader: str | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -229,7 +229,7 @@ class PdClient:
                     break
                 try:
                     call = method(self._stub(endpoint, stub_type))
-                    metadata = with_context(self._metadata)
+                    metadata = with_context(metadata_for(self._token, self._channels.tls, endpoint))
                     response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
                     self._leader = endpoint
                     self._was_reached = True
@@ -266,7 +266,8 @@ class PdClient:
         try:
             call = self._stub(endpoint, MembersStub).ListMembers
             request = members_pb2.ListMembersRequest(own_view=True)
-            told = await call(request, timeout=TRY_TIMEOUT_S, metadata=self._metadata)
+            metadata = metadata_for(self._token, self._channels.tls, endpoint)
+            told = await call(request, timeout=TRY_TIMEOUT_S, metadata=metadata)
         except (grpc.RpcError, RangelogError):
             pass  # the leader itself is known now, and asked no more
         finally:

@@ -1,14 +1,15 @@
 """TLS of both ends: which files, the contexts made of them, and new contexts once the files have changed.
 
 What holds: both ends show a certificate of the given authorities, and the role in it is checked by who opens or accepts the
-connection (see principals); host names are not, a process is known by its role. Files that change are read again by the next
-handshake; while those cannot be used, the ones read before stay in force, and the log says why. Connections that exist stay.
-The text of a key is in no message.
+connection (see principals), but for clients with a token, on ports that accept those; host names are not, a process is known by
+its role. Files that change are read again by the next handshake; while those cannot be used, the ones read before stay in
+force, and the log says why. Connections that exist stay. The text of a key is in no message.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import ssl
 import stat
@@ -23,6 +24,7 @@ from typing import Any
 import grpc
 
 from rangelog_core.errors import ConfigInvalid, HandshakeFailed
+from rangelog_core.net.bearer import BEARER_CERTIFICATE, BEARER_KEY
 from rangelog_core.net.principals import SERVER_ROLES, Principal, Role, principal_of_certificate, server_dns_name
 from rangelog_core.net.tls_rehearsal import no_password, own_certificate, rehearse
 
@@ -49,17 +51,21 @@ class TlsConfig:
         ```python
         tls = rangelog.TlsConfig("ca.pem", "client-alice.pem", "client-alice.key")
         client = await rangelog.connect("10.0.0.1:7100", tls=tls)
+        client = await rangelog.connect("10.0.0.1:7100", tls=rangelog.TlsConfig("ca.pem"), token=token)
         ```
+
+    Without a certificate a client shows a token.
     """
 
     ca: str
-    cert: str
-    key: str
+    cert: str = ""
+    key: str = ""
 
     def __post_init__(self) -> None:
-        if not (self.ca and self.cert and self.key):
+        if not self.ca or bool(self.cert) != bool(self.key):
             raise ConfigInvalid(
-                "TLS needs three files: of the certificate authority, this side's certificate and its key; give all, or none"
+                "TLS needs three files: of the certificate authority, this side's certificate and its key; give all, or none; "
+                "a client that shows a token needs the first one only"
             )
 
     @classmethod
@@ -85,21 +91,26 @@ class TlsConfig:
 class Loaded:
     """What the files were when they were read."""
 
-    principal: Principal
+    principal: Principal | None
+    """None: this side shows no certificate."""
     expires_s: float
     client: ssl.SSLContext
-    server: ssl.SSLContext
+    server: ssl.SSLContext | None
+    """None: this side cannot be a server."""
     ca_pem: bytes
     cert_pem: bytes
     key_pem: bytes
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Return the credentials of a gRPC client."""
+        if self.principal is None:
+            return grpc.ssl_channel_credentials(self.ca_pem, BEARER_KEY, BEARER_CERTIFICATE)
         return grpc.ssl_channel_credentials(self.ca_pem, self.key_pem, self.cert_pem)
 
-    def server_configuration(self) -> Any:
-        """Return the files as a gRPC server takes them."""
-        return grpc.ssl_server_certificate_configuration([(self.key_pem, self.cert_pem)], self.ca_pem)
+    def server_configuration(self, *, tokens: bool = False) -> Any:
+        """Return the files as a gRPC server takes them. `tokens`: it serves clients without a certificate of their own."""
+        trusted = self.ca_pem + b"\n" + BEARER_CERTIFICATE if tokens else self.ca_pem
+        return grpc.ssl_server_certificate_configuration([(self.key_pem, self.cert_pem)], trusted)
 
 
 class Certificates:
@@ -126,6 +137,8 @@ class Certificates:
     def require(self, role: Role) -> None:
         """Check that the certificate is one for a server of this role, which its clients accept. Raises ConfigInvalid."""
         config, found = self.config, self._loaded
+        if found.principal is None:
+            raise ConfigInvalid(f"a {role} needs a certificate: `rangelog certs issue {role} NAME`")
         if found.principal.role is not role:
             raise ConfigInvalid(
                 f"{config.cert} is the certificate of {found.principal}, and a {role} needs one of its own role: "
@@ -138,13 +151,17 @@ class Certificates:
             )
         rehearse(config.cert, config.key, config.ca, as_server=False)
 
-    def server_context(self) -> ssl.SSLContext:
-        """Return the context of a listener; each handshake takes the files that are in force then."""
-        context = _server_context(self.config)
+    def server_context(self, *, tokens: bool = False) -> ssl.SSLContext:
+        """Return the context of a listener; each handshake takes the files that are in force then.
+
+        `tokens`: clients without a certificate are let in, and have to show a token then. A certificate that is shown is
+        checked as ever.
+        """
+        context = _server_context(self.config, tokens=tokens)
         context.sni_callback = self._choose
         return context
 
-    def server_credentials(self) -> grpc.ServerCredentials:
+    def server_credentials(self, *, tokens: bool = False) -> grpc.ServerCredentials:
         """Return the same for a gRPC server."""
         given = [self.load_count]
 
@@ -153,14 +170,14 @@ class Certificates:
             if given[0] == self.load_count:
                 return None
             given[0] = self.load_count
-            return loaded.server_configuration()
+            return loaded.server_configuration(tokens=tokens)
 
         return grpc.dynamic_ssl_server_credentials(
-            self._loaded.server_configuration(), changed, require_client_authentication=True
+            self._loaded.server_configuration(tokens=tokens), changed, require_client_authentication=True
         )
 
     def _choose(self, connection: Any, _server_name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self.now.server
+        connection.context = self.now.server  # its files: whether a certificate is asked for stays that of the listener
 
     def _look(self) -> None:
         self._next_look_s = time.monotonic() + LOOK_INTERVAL_S
@@ -169,9 +186,10 @@ class Certificates:
             if seen == self._seen:
                 return
             loaded = load(self.config)
-            if loaded.principal.role is not self._loaded.principal.role:
+            role, before = (each.principal.role if each.principal else None for each in (loaded, self._loaded))
+            if role is not before:
                 raise ConfigInvalid(f"{self.config.cert} is of {loaded.principal}, not of {self._loaded.principal}")
-            if loaded.principal.role in SERVER_ROLES:
+            if role in SERVER_ROLES:
                 rehearse(self.config.cert, self.config.key, self.config.ca, as_server=True)
             if _fingerprint(self.config) != seen:
                 return  # they are being replaced just now
@@ -195,7 +213,25 @@ def certificates_of(config: TlsConfig) -> Certificates:
 
 def load(config: TlsConfig) -> Loaded:
     """Read the files and check what this side can check. Raises ConfigInvalid, which names the file and what to do."""
-    ca_pem, cert_pem, key_pem = (_read(path) for path in (config.ca, config.cert, config.key))
+    ca_pem = _read(config.ca)
+    cert_pem, key_pem = (_read(config.cert), _read(config.key)) if config.cert else (b"", b"")
+    principal, expires_s = _own_principal(config) if config.cert else (None, math.inf)
+    try:
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False  # the role is checked instead, by who connects
+        client.verify_mode = ssl.CERT_REQUIRED
+        client.minimum_version = ssl.TLSVersion.TLSv1_3
+        client.load_verify_locations(cafile=config.ca)
+        if config.cert:
+            client.load_cert_chain(config.cert, config.key, no_password)
+        server = _server_context(config) if config.cert else None
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigInvalid(f"{config.ca} has no certificates of authorities: give a PEM file of them") from error
+    return Loaded(principal, expires_s, client, server, ca_pem, cert_pem, key_pem)
+
+
+def _own_principal(config: TlsConfig) -> tuple[Principal, float]:
+    """Return whom this side's certificate names, and when it ends. Raises ConfigInvalid."""
     own = own_certificate(config.cert, config.key)
     try:
         principal = principal_of_certificate(own)
@@ -203,22 +239,12 @@ def load(config: TlsConfig) -> Loaded:
         raise ConfigInvalid(f"{config.cert}: {error.message}") from error
     expires_s = _check_time(config.cert, own)
     _warn_of_open_key(config.key)
-    try:
-        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        client.check_hostname = False  # the role is checked instead, by who connects
-        client.verify_mode = ssl.CERT_REQUIRED
-        client.minimum_version = ssl.TLSVersion.TLSv1_3
-        client.load_verify_locations(cafile=config.ca)
-        client.load_cert_chain(config.cert, config.key, no_password)
-        server = _server_context(config)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise ConfigInvalid(f"{config.ca} has no certificates of authorities: give a PEM file of them") from error
-    return Loaded(principal, expires_s, client, server, ca_pem, cert_pem, key_pem)
+    return principal, expires_s
 
 
-def _server_context(config: TlsConfig) -> ssl.SSLContext:
+def _server_context(config: TlsConfig, *, tokens: bool = False) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_OPTIONAL if tokens else ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.num_tickets = 0  # a resumed connection would keep a certificate that is no longer accepted
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
@@ -237,7 +263,7 @@ def _read(path: str) -> bytes:
 
 def _fingerprint(config: TlsConfig) -> _Fingerprint:
     found = []
-    for path in (config.ca, config.cert, config.key):
+    for path in filter(None, (config.ca, config.cert, config.key)):
         try:
             status = os.stat(path)
         except (OSError, ValueError) as error:

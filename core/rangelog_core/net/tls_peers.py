@@ -22,11 +22,11 @@ def client_arguments(tls: TlsConfig | None, role: Role) -> dict[str, Any]:
     return {"ssl": certificates_of(tls).now.client, "server_hostname": server_dns_name(role)}
 
 
-def server_arguments(tls: TlsConfig | None) -> dict[str, Any]:
-    """Return what `loop.create_server` is given. Raises ConfigInvalid."""
+def server_arguments(tls: TlsConfig | None, *, tokens: bool = False) -> dict[str, Any]:
+    """Return what `loop.create_server` is given. `tokens`: clients without a certificate are let in. Raises ConfigInvalid."""
     if tls is None:
         return {}
-    return {"ssl": certificates_of(tls).server_context(), "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
+    return {"ssl": certificates_of(tls).server_context(tokens=tokens), "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
 
 
 def check_server(certificate: Any, tls: TlsConfig, role: Role, name: str, peer: str) -> None:
@@ -39,8 +39,16 @@ def check_server(certificate: Any, tls: TlsConfig, role: Role, name: str, peer: 
         raise untrusted_peer(peer, tls, f"it is that of {principal}")
 
 
+def needs_token(transport: asyncio.BaseTransport) -> bool:
+    """Whether who has connected with TLS shows no certificate: a listener for tokens alone lets such clients in."""
+    return transport.get_extra_info("sslcontext") is not None and not transport.get_extra_info("peercert")
+
+
 def admit(transport: asyncio.BaseTransport, port: Port) -> Principal | None:
-    """Return who has connected to this port, None without TLS. Raises RoleForbids, HandshakeFailed."""
+    """Return who has connected to this port, None without TLS. Raises RoleForbids, HandshakeFailed.
+
+    Who shows no certificate is nobody, and refused: look at `needs_token` before.
+    """
     if transport.get_extra_info("sslcontext") is None:
         return None
     principal = principal_of_certificate(transport.get_extra_info("peercert") or {})

@@ -73,6 +73,8 @@ AUDITED: dict[str, Resource] = {
     "GrantRights": _of_rule,
     "RevokeRights": _of_rule,
     "EnforceRights": _cluster,
+    "CreateToken": _named("token"),
+    "RevokeToken": _named("token"),
     "AddMember": _named("placement driver"),
     "RemoveMember": _named("placement driver"),
     "TransferLeadership": _named("placement driver"),
@@ -87,7 +89,7 @@ NOT_AUDITED = frozenset(
         "ListNamespaces", "DescribeTopic", "ListTopics", "ListShards", "ListBrokers", "FindOwners", "ListRepairs",
         "InspectRanges", "LocateOffset", "FindTasks", "InspectMember", "DescribeTier", "FindObjects", "DescribeDrain",
         "CheckImpact", "GetCursor", "ListCursors", "ExplainPlacement", "PlanRebalance", "DescribeRebalance", "DescribeRestore",
-        "ListRights", "CheckRights", "ListMembers", "DescribeAudit",
+        "ListRights", "CheckRights", "ListMembers", "DescribeAudit", "ListTokens", "GetTokenTrust",
         # the work of writers, readers and servers
         "OpenWriter", "CreateRange", "SealRange", "OpenWriters", "SealRanges", "ProveEnd", "PrepareObject", "CommitObject",
         "PrepareRepack", "CommitRepack", "RegisterServer", "Heartbeat", "CommitScale", "EndShard", "EnsureLog",

@@ -34,6 +34,7 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.rate_minute_ms = driver.settings.scaling_minute_ms
     response.rights_version = driver.rights_version()
+    response.tokens_version = driver.tokens_version()
     return response
 
 
@@ -45,6 +46,7 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
         if not response.register:
             response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))
         response.rights_version = state.rights.version_in_force
+        response.tokens_version = state.tokens.version
         return response
 
 

@@ -19,6 +19,7 @@ from rangelog_pd.state.resources import decide, name_of_reference
 from rangelog_pd.state.store import State
 from rangelog_pd.state.topic_tables import full_name
 from rangelog_proto.v1 import cursor_pb2, pd_pb2, rights_pb2
+from rangelog_server_common.tokens.bounds import check_unbound, left, token_bound
 
 _WRITES = Verb.APPEND | Verb.SEAL
 _STREAM, _TOPIC, _NAMESPACE = (
@@ -170,14 +171,14 @@ async def serve(driver: Driver, call: str, handler: Handler, request: Any, clien
         return await handler(driver, request)
     await driver.catch_up()
     if not driver.machine.state.rights.enforced:
+        check_unbound(client)
         return await handler(driver, request)
-    principal = str(client)
     if call in BATCHES:
-        return await _serve_batch(driver, BATCHES[call], handler, request, principal)
+        return await _serve_batch(driver, BATCHES[call], handler, request, client)
     if call in LISTINGS:
-        return _visible(driver, LISTINGS[call], await handler(driver, request), principal)
+        return _visible(driver, LISTINGS[call], await handler(driver, request), client)
     with driver.state() as state:
-        error = _refusal(state, principal, NEEDS[call](state, request)) if call in NEEDS else _unknown(principal)
+        error = _refusal(state, client, NEEDS[call](state, request)) if call in NEEDS else _unknown(str(client))
     if error is not None:
         raise error
     return await handler(driver, request)
@@ -185,18 +186,20 @@ async def serve(driver: Driver, call: str, handler: Handler, request: Any, clien
 
 def limited(caller: Principal | None, *, tls: bool) -> Principal | None:
     """Return the client that makes a call, None for a server or an administrator, and where there are no certificates."""
-    if not tls:
+    if caller is None and not tls:
         return None  # rights cannot be enforced there
     if caller is None:
         raise HandshakeFailed("the caller shows no certificate")
     return caller if caller.role is Role.CLIENT else None
 
 
-def _refusal(state: State, principal: str, needs: Iterator[Need]) -> RangelogError | None:
+def _refusal(state: State, client: Principal, needs: Iterator[Need]) -> RangelogError | None:
     for verbs, resource in needs:
-        given, (kind, name) = decide(state, principal, resource)
+        given, (kind, name) = decide(state, str(client), resource)
         if not given & verbs:
-            return right_missing(principal, verbs, kind, name)
+            return right_missing(str(client), verbs, kind, name)
+        if not given & left(client, kind, name) & verbs:
+            return token_bound(client, verbs, kind, name)
     return None
 
 
@@ -204,13 +207,13 @@ def _unknown(principal: str) -> RangelogError:
     return right_missing(principal, Verb.ADMIN, _NAMESPACE, "*")
 
 
-async def _serve_batch(driver: Driver, batch: _Batch, handler: Handler, request: Any, principal: str) -> Any:
+async def _serve_batch(driver: Driver, batch: _Batch, handler: Handler, request: Any, client: Principal) -> Any:
     items = getattr(request, batch.items)
     with driver.state() as state:
         refused = {
             number: error
             for number, item in enumerate(items)
-            if (error := _refusal(state, principal, batch.needs(state, item))) is not None
+            if (error := _refusal(state, client, batch.needs(state, item))) is not None
         }
     if not refused:
         return await handler(driver, request)
@@ -228,11 +231,14 @@ async def _serve_batch(driver: Driver, batch: _Batch, handler: Handler, request:
     return response
 
 
-def _visible(driver: Driver, listing: _Listing, response: Any, principal: str) -> Any:
+def _visible(driver: Driver, listing: _Listing, response: Any, client: Principal) -> Any:
     rows = list(getattr(response, listing.rows))
     del getattr(response, listing.rows)[:]
     with driver.state() as state:
-        getattr(response, listing.rows).extend(
-            row for row in rows if decide(state, principal, listing.resource(row))[0] & ANY
-        )
+        getattr(response, listing.rows).extend(row for row in rows if _shown(state, client, listing.resource(row)))
     return response
+
+
+def _shown(state: State, client: Principal, resource: rights_pb2.AccessResource) -> bool:
+    given, (kind, name) = decide(state, str(client), resource)
+    return bool(given & left(client, kind, name) & ANY)

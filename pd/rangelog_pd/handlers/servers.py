@@ -47,6 +47,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.tier_url = driver.tier_url()
     response.rights_version = driver.rights_version()
+    response.tokens_version = driver.tokens_version()
     return response
 
 
@@ -80,7 +81,11 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         command = pd_state_pb2.CollectObjects(object_ids=deleted)
         await driver.propose(pb.ListTasksResponse, "", collect_objects=command)
     return pb.HeartbeatResponse(
-        directives=directives, send_complete=send_complete, tier_url=tier, rights_version=driver.rights_version()
+        directives=directives,
+        send_complete=send_complete,
+        tier_url=tier,
+        rights_version=driver.rights_version(),
+        tokens_version=driver.tokens_version(),
     )
 
 

@@ -26,6 +26,7 @@ from rangelog_pd.handlers import (
     servers,
     streams,
     tier,
+    tokens,
     topics,
     watch,
 )
@@ -42,9 +43,10 @@ from rangelog_proto.v1 import (
     restore_pb2_grpc,
     rights_pb2_grpc,
     tier_pb2_grpc,
+    tokens_pb2_grpc,
     topic_pb2_grpc,
 )
-from rangelog_server_common.grpc_server import caller_of, host_of
+from rangelog_server_common.grpc_server import current_caller, host_of
 
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
@@ -160,6 +162,13 @@ _AUDIT_HANDLERS: dict[str, Handler] = {
     "DescribeAudit": audit.describe_audit,
 }
 
+_TOKEN_HANDLERS: dict[str, Handler] = {
+    "CreateToken": tokens.create_token,
+    "ListTokens": tokens.list_tokens,
+    "RevokeToken": tokens.revoke_token,
+    "GetTokenTrust": tokens.get_token_trust,
+}
+
 _HIDDEN_BY_RESTORE: frozenset[Handler] = frozenset(
     {
         streams.describe_stream, streams.list_streams, ranges.list_ranges, watch.watch, objects.list_objects,
@@ -209,6 +218,7 @@ SERVICES = (
     _service(members_pb2_grpc, "Members", _MEMBER_HANDLERS),
     _service(rights_pb2_grpc, "Rights", _RIGHTS_HANDLERS),
     _service(audit_pb2_grpc, "Audit", _AUDIT_HANDLERS),
+    _service(tokens_pb2_grpc, "Tokens", _TOKEN_HANDLERS),
 )
 """All services on a placement driver's port."""
 
@@ -236,7 +246,7 @@ def _bind(driver: Driver, name: str, handler: Handler) -> Callable[[Any, Any], A
     hidden, tls = handler in _HIDDEN_BY_RESTORE, driver.settings.tls is not None
 
     async def call(request: Any, context: Any) -> Any:
-        caller = caller_of(context) if tls else None
+        caller = current_caller(context, tls=tls)
         client = client_rights.limited(caller, tls=tls)
         if name in audited.AUDITED:
             return await client_rights.serve(

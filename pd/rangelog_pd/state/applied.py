@@ -11,7 +11,7 @@ _OF_NO_ACCOUNT = frozenset(
         "", "name_cluster", "set_cluster_version", "register_server", "mark_log_end", "mark_log_ends", "set_server_mode",
         "remove_server", "register_broker", "mark_broker_lost", "assign_shards", "replace_replica", "prove_end", "drop_hot",
         "report_consumed", "grant_rights", "revoke_rights", "enforce_rights",
-        "set_audit", "note_audit", "mark_audit_written",
+        "set_audit", "note_audit", "mark_audit_written", "create_token", "revoke_token",
     }
 )  # fmt: skip
 """A restore needs nothing of these."""

@@ -34,6 +34,7 @@ from rangelog_pd.state import (
     side_logs,
     streams,
     tier_stores,
+    tokens,
     topics,
 )
 from rangelog_pd.state.applied import AppliedEntries
@@ -112,6 +113,8 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "set_audit": audit.set_audit,
     "note_audit": audit.note_audit,
     "mark_audit_written": audit.mark_audit_written,
+    "create_token": tokens.create_token,
+    "revoke_token": tokens.revoke_token,
 }
 
 

@@ -34,7 +34,7 @@ _KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "top
 _GO_ON = (
     "begin_restore", "restore_rows", "end_restore", "name_cluster", "set_cluster_version", "register_server", "mark_log_end",
     "mark_log_ends", "register_broker", "mark_broker_lost", "grant_rights", "revoke_rights", "enforce_rights",
-    "set_audit", "note_audit", "mark_audit_written",
+    "set_audit", "note_audit", "mark_audit_written", "create_token", "revoke_token",
 )  # fmt: skip
 """What is applied during a restore."""
 

@@ -25,6 +25,7 @@ from rangelog_proto.v1 import (
     pd_state_pb2,
     rights_pb2,
     tier_pb2,
+    tokens_pb2,
     topic_pb2,
 )
 from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
@@ -51,6 +52,8 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
     pd_state_pb2.SECTION_KIND_ACCESS_RULES: "access_rules",
     pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES: "audit_entries",
+    pd_state_pb2.SECTION_KIND_TOKENS: "tokens",
+    pd_state_pb2.SECTION_KIND_TOKEN_KEYS: "token_keys",
 }
 _KEPT_VERSION_1 = 1
 
@@ -89,6 +92,7 @@ def freeze(state: State, results: Results) -> Frozen:
         rights_version=state.rights.version,
         rights_enforced=state.rights.enforced,
         audit=state.audit.row() if state.audit.stream_id else None,
+        tokens_version=state.tokens.version,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -115,6 +119,8 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_CURSORS, state.cursors.rows.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_ACCESS_RULES, state.rights.rules.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES, state.audit.pending.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_TOKENS, state.tokens.tokens.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_TOKEN_KEYS, state.tokens.keys.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -193,6 +199,8 @@ def _build(
     cursors: Sequence[cursor_pb2.Cursor] = (),
     access_rules: Iterable[rights_pb2.AccessRule] = (),
     audit_entries: Iterable[audit_pb2.AuditEntry] = (),
+    tokens: Iterable[tokens_pb2.TokenRow] = (),
+    token_keys: Iterable[tokens_pb2.TokenKey] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -218,6 +226,7 @@ def _build(
     state.cursors.load(cursors, header.next_cursor_version or 1)
     state.rights.load(access_rules, header.rights_version, enforced=header.rights_enforced)
     state.audit.load(header.audit, audit_entries)
+    state.tokens.load(tokens, token_keys, header.tokens_version)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

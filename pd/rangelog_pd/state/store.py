@@ -32,6 +32,7 @@ from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_pd.state.rights_table import RightsTable
 from rangelog_pd.state.server_indexes import ServerModes
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
+from rangelog_pd.state.token_tables import TokenTables
 from rangelog_pd.state.topic_checks import validate_topics
 from rangelog_pd.state.topic_tables import TopicTables
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2, tier_pb2
@@ -89,6 +90,7 @@ class State:
         self.cursors = CursorTable()
         self.rights = RightsTable()
         self.audit = AuditTable()
+        self.tokens = TokenTables()
 
     # ---- finding
 

@@ -48,6 +48,9 @@ LEVEL_AUDIT = 9
 LEVEL_ENCRYPTION = versions.LEVEL_ENCRYPTION
 """From this cluster version on, objects of the tier may be encrypted."""
 
+LEVEL_TOKENS = 10
+"""From this cluster version on, placement drivers sign tokens."""
+
 _TOPIC_ACTIONS = (
     "create_namespace",
     "delete_namespace",
@@ -90,6 +93,7 @@ _LEVELS = (
     | dict.fromkeys(_OPERATIONS_ACTIONS, LEVEL_OPERATIONS)
     | dict.fromkeys(("grant_rights", "revoke_rights", "enforce_rights"), LEVEL_RIGHTS)
     | dict.fromkeys(("set_audit", "note_audit", "mark_audit_written"), LEVEL_AUDIT)
+    | dict.fromkeys(("create_token", "revoke_token"), LEVEL_TOKENS)
 )
 """By action; 1 where none is given."""
 

@@ -30,7 +30,6 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
-from rangelog_core.net.tls_peers import admit
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
@@ -39,6 +38,8 @@ from rangelog_server.serving.deadlines import Deadlines
 from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
+from rangelog_server_common.tokens.admission import ConnectionCaller
+from rangelog_server_common.tokens.verifier import TokenVerifier
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
@@ -84,6 +85,8 @@ class DataPlane:
     reads_ahead: int = 0
     fetches: FetchesInAll = field(default_factory=FetchesInAll)
     rights: RightsGuard = field(default_factory=RightsGuard)
+    verifier: TokenVerifier | None = None
+    """Of tokens, if they are accepted."""
     deadlines: Deadlines = field(init=False)
     _refusals: int = 0  # not logged yet
     _refusals_logged_s: float = float("-inf")
@@ -110,6 +113,7 @@ class DataPlane:
         now = self.loop.time()
         for connection in list(self.connections):
             connection.check_deadlines(now)
+            connection.check_token()
             connection.check_rights(now)
 
     def close(self) -> None:
@@ -135,6 +139,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.weak = weakref.ref(self)  # replicas refer to it without keeping it alive
         self.fetches = FetchQueue(plane.loop, plane.fetches)
         self.gate = FrameGate(plane.rights, self._handle_later)
+        self.caller = ConnectionCaller(self.gate, Port.RANGE_DATA, plane.token, plane.verifier)
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -159,7 +164,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
             return
         try:
-            self.gate.admitted(admit(transport, Port.RANGE_DATA))
+            self.caller.connected(transport)
         except RangelogError as error:
             self.send_error(0, error)
             self.close()
@@ -260,6 +265,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self.closed:
             self._handle(frame)
             self.store.wal.kick()
+
+    def check_token(self) -> None:
+        """Close the connection once its token has expired, or was revoked."""
+        try:
+            self.caller.check()
+        except Unauthorized as error:
+            self.send_error(0, error)
+            self.close()
 
     def check_rights(self, now: float) -> None:
         """End the followers that may not read any more, after each change of rights, and every minute."""

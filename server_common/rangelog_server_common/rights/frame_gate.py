@@ -17,6 +17,7 @@ from rangelog_core.net.principals import Principal
 from rangelog_core.rights import Verb
 from rangelog_server_common.rights.grants import Grants, Key
 from rangelog_server_common.rights.guard import RightsGuard
+from rangelog_server_common.tokens.bounds import bounds_of, check_unbound
 
 FRAMES_WAITING_MAX = 10_000
 BYTES_WAITING_MAX = 64 * MIB
@@ -37,6 +38,7 @@ class FrameGate:
         self._grants: Grants = guard.grants
         self._again = again
         self._principal = ""
+        self._bound: Principal | None = None  # with a token that is bound to something
         self._waiting: dict[Resource, list[Frame]] = {}
         self._known: dict[Resource, tuple[int, int, float]] = {}  # verbs, of which version, and until when
         self._count = self._bytes = 0
@@ -45,11 +47,13 @@ class FrameGate:
     def admitted(self, principal: Principal | None) -> None:
         """Note who has connected."""
         self._principal = str(principal) if self._guard.limits(principal) else ""
+        self._bound = principal if bounds_of(principal) is not None else None
+        self._known.clear()
 
     @property
     def is_open(self) -> bool:
         """Whether everything passes."""
-        return not self._principal or not self._grants.version
+        return not self._principal or (not self._grants.version and self._bound is None)
 
     def passes(self, frame: Frame, verbs: int, resource: Resource) -> bool:
         """Whether a frame passes now; else it waits, and is handled again. Raises RightMissing, Unavailable, Overloaded.
@@ -61,6 +65,7 @@ class FrameGate:
         version = self._grants.version
         if not self._waiting:
             if not version:
+                check_unbound(self._bound)
                 return True
             known = self._known.get(resource)
             if known is not None and known[0] & verbs and known[1] == version and time.monotonic() < known[2]:
@@ -72,15 +77,16 @@ class FrameGate:
         if waiting is not None:
             self._hold(frame, waiting)
             return False
-        if self.is_open:
+        if not self._grants.version:
+            check_unbound(self._bound)
             return True
         key = self._key(resource)
         grant = self._guard.find(key)
         if grant is not None:
-            self._guard.check(key, grant, verbs)
+            given = self._guard.check(key, grant, verbs, bounds_of(self._bound))
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[resource] = (int(grant.verbs), self._grants.version, time.monotonic() + LOOK_AGAIN_S)
+            self._known[resource] = (int(given), self._grants.version, time.monotonic() + LOOK_AGAIN_S)
             return True
         waiting = []
         self._hold(frame, waiting)
@@ -92,12 +98,14 @@ class FrameGate:
         """Whether what passed before still does; where that is not known it is asked for. Raises RightMissing, Unavailable."""
         if self.is_open:
             return True
+        if not self._grants.version:
+            check_unbound(self._bound)
         key = self._key(resource)
         grant = self._guard.find(key)
         if grant is None:
             self._guard.ask(key, lambda: None)
             return False
-        self._guard.check(key, grant, Verb(verbs))
+        self._guard.check(key, grant, Verb(verbs), bounds_of(self._bound))
         return True
 
     def close(self) -> None:

@@ -15,9 +15,11 @@ from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.rights import Verb, right_missing, verbs_of
+from rangelog_core.tokens import Bounds
 from rangelog_proto.v1 import rights_pb2 as pb
 from rangelog_proto.v1.rights_pb2_grpc import RightsStub
 from rangelog_server_common.rights.grants import UNKNOWN, Grant, Grants, Key
+from rangelog_server_common.tokens.bounds import bounds_of, check_unbound, token_bound
 
 ASK_TIMEOUT_S = 3.0
 ASK_AGAIN_S = 0.05
@@ -70,11 +72,16 @@ class RightsGuard:
             del self._failed[key]
         return None
 
-    def check(self, key: Key, grant: Grant, verbs: Verb) -> None:
-        """Raise RightMissing unless a grant gives one of the verbs."""
+    def check(self, key: Key, grant: Grant, verbs: Verb, bounds: Bounds | None = None) -> Verb:
+        """Return what a grant gives within the bounds of a token. Raises RightMissing unless it is one of the verbs."""
         if not grant.verbs & verbs:
             self.refused_count += 1
             raise right_missing(key[0], verbs, grant.kind, grant.name)
+        given = grant.verbs if bounds is None else grant.verbs & bounds.left(grant.kind, grant.name)
+        if not given & verbs:
+            self.refused_count += 1
+            raise token_bound(key[0], verbs, grant.kind, grant.name)
+        return given
 
     def ask(self, key: Key, done: Callable[[], None]) -> None:
         """Have `done` called once there is an answer, or none to be had. Raises Unavailable where too many wait."""
@@ -95,16 +102,21 @@ class RightsGuard:
 
     async def require(self, principal: Principal | None, needs: Iterable[tuple[Verb, int, str, int]]) -> None:
         """Check that a client may do all of this: verbs, kind, and name or id. Raises RightMissing, Unavailable."""
+        bounds = bounds_of(principal)
         for verbs, kind, name, number in needs:
+            if not self.grants.version:
+                check_unbound(principal)
             while self.grants.version and self.limits(principal):
                 key = (str(principal), kind, name, number)
                 grant = self.find(key)
                 if grant is not None:
-                    self.check(key, grant, verbs)
+                    self.check(key, grant, verbs, bounds)
                     break
                 answered = asyncio.Event()
                 self.ask(key, answered.set)
                 await answered.wait()
+                if not self.grants.version:
+                    check_unbound(principal)
 
     async def close(self) -> None:
         """Stop asking; idempotent."""

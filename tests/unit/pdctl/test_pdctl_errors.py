@@ -303,10 +303,11 @@ def test_the_nouns_and_verbs() -> None:
         table get, table put, table delete, table scan, table watch, table drop,
         shard list, shard split, shard merge, broker list, broker owned, transaction list, transaction show, transaction abort,
         doctor s3, object scrub, cluster set-tier,
-        acl grant, acl revoke, acl list, acl test, acl enforce, restore, top, logs,
+        acl grant, acl revoke, acl list, acl test, acl enforce, token create, token list, token show, token revoke,
+        restore, top, logs,
         upgrade check, upgrade finalize, audit enable, audit disable, audit status, audit show,
-        audit export, audit verify, context list, context show, context use, context add, context delete, encryption list, encryption usage,
-        encryption rotate, encryption new-key, completion"""
+        audit export, audit verify, context list, context show, context use, context add, context delete,
+        encryption list, encryption usage, encryption rotate, encryption new-key, completion"""
     assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
 
 

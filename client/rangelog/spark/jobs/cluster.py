@@ -13,6 +13,7 @@ from rangelog.tier.kms_keys import KmsKeys
 from rangelog_core.errors import InvalidArgument, StreamNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import Token, TokenFile
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import TopicName, parse_topic_name
 from rangelog_proto.v1 import topic_pb2
@@ -39,7 +40,7 @@ class ClusterAddress:
     """
 
     pd: str
-    token: str | None = None
+    token: Token | None = None
     tier_url: str | None = None
     tls: TlsConfig | None = None
     encryption_keys: KeyProvider | None = None
@@ -52,7 +53,11 @@ class ClusterAddress:
 
     def to_options(self, **more: str) -> dict[str, str]:
         """Return the options of the data source `rangelog` that name this cluster, and more."""
-        known = {"pd": self.pd, "token": self.token, "tier_url": self.tier_url}
+        known = {"pd": self.pd, "tier_url": self.tier_url}
+        if isinstance(self.token, TokenFile):
+            known["token_file"] = self.token.path
+        elif isinstance(self.token, str):
+            known["token"] = self.token
         if self.tls is not None:
             known |= {"tls_ca": self.tls.ca, "tls_cert": self.tls.cert, "tls_key": self.tls.key}
         if isinstance(self.encryption_keys, KeyDirectory):
@@ -101,7 +106,7 @@ class ClusterAddress:
 
 def find_cluster(
     pd: str | None,
-    token: str | None,
+    token: Token | None,
     tier_url: str | None,
     tls: TlsConfig | None = None,
     encryption_keys: KeyProvider | None = None,

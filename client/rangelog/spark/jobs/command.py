@@ -110,6 +110,10 @@ def _add_job(jobs: argparse._SubParsersAction[_Parser], job: Job) -> None:
         "--token", default=os.environ.get("RANGELOG_TOKEN"), help="the cluster's token; else RANGELOG_TOKEN"
     )
     common.add_argument(
+        "--token-file", default=os.environ.get("RANGELOG_TOKEN_FILE"), metavar="FILE",
+        help="a token in a file that all machines can read; else RANGELOG_TOKEN_FILE",
+    )  # fmt: skip
+    common.add_argument(
         "--tier-url", metavar="URL", help="the object store, where this machine reaches it by another URL"
     )
     common.add_argument(

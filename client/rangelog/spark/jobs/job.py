@@ -19,6 +19,7 @@ from rangelog.spark.jobs.cluster import ClusterAddress, find_cluster
 from rangelog.spark.jobs.console import Console
 from rangelog.tier.encryption_keys import keys_of_environment
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import chosen_token
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,8 @@ class JobCall:
     def cluster(self) -> ClusterAddress:
         """The cluster that the options name. Raises InvalidArgument."""
         given = self.arguments
-        return find_cluster(given.pd, given.token, given.tier_url, TlsConfig.from_environment(), keys_of_environment())
+        token = chosen_token(given.token, given.token_file)
+        return find_cluster(given.pd, token, given.tier_url, TlsConfig.from_environment(), keys_of_environment())
 
     def session(self, **config: str) -> SparkSession:
         """Make the Spark session of this run; `config`: settings where the user has given none.

@@ -27,7 +27,10 @@ class MemberTls:
     def accept(self, sock: socket.socket, timeout_s: float) -> tuple[ssl.SSLSocket, Principal]:
         """Return the encrypted socket of a peer that dialled, and who it is. Raises RangelogError, after closing."""
         sock.settimeout(timeout_s)
-        wrapped = self._wrap(sock, self._certificates.now.server, server_side=True, peer="a peer")
+        context = self._certificates.now.server
+        if context is None:
+            raise HandshakeFailed("this member has no certificate")
+        wrapped = self._wrap(sock, context, server_side=True, peer="a peer")
         try:
             principal = principal_of_certificate(wrapped.getpeercert() or {})
             check_port(principal, Port.PD_RAFT)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
-
-from rangelog_core.errors import Unauthorized, WrongServer
+from rangelog_core.errors import WrongServer
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
@@ -20,8 +18,7 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
     hello = data_pb2.Hello.FromString(frame.message)
     plane = connection.plane
     identity = plane.identity
-    if plane.token is not None and not hmac.compare_digest(hello.token.encode(), plane.token.encode()):
-        raise Unauthorized("the token is missing or wrong")
+    connection.caller.greeted(hello.token)
     version = agreed(announced(hello.protocol_version_min, hello.protocol_version), DATA_PLANE_VERSIONS)
     if hello.server != identity.name or hello.incarnation not in (0, identity.incarnation):
         raise WrongServer(f"this is {identity.name}@{identity.incarnation:016x}")

@@ -91,6 +91,8 @@ def test_options_reach_the_process_in_the_background() -> None:
     ]  # fmt: skip
     assert background._as_arguments({"tls": True, "context": None}) == ["--tls", "--no-context"]
     assert background._as_arguments({"context": "x"}) == ["--context", "x"]
+    assert background._as_arguments({"encrypted": False}) == ["--in-clear"]
+    assert background._as_arguments({"encrypted": True}) == ["--encrypted"]
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Tokens, as servers check them."""
