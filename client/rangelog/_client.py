@@ -271,8 +271,8 @@ class Client(TopicOperations):
             append_timeout_s: Default limit of an append, flush or wait in seconds.
             open_timeout_s: Limit of the opening in seconds.
             inflight_bytes_max: Bytes that may be appended and not acked before `ready` waits.
-            key_serializer: A function that makes bytes of the program's keys; a record without a key stays without.
-            value_serializer: A function that makes bytes of the program's values.
+            key_serializer: Function that makes bytes of whatever the program appends as a key.
+            value_serializer: The same for values.
         """
         writer = self._internal.writer(
             check_name("stream", stream),
@@ -325,9 +325,9 @@ class Client(TopicOperations):
             cursor: Begin at this cursor of the stream, and at `start` only where there is none. The reader has a `commit`,
                 which moves the cursor behind what was handed out.
             auto_commit_s: With a cursor: also commit what is processed every so many seconds, and at the end.
-            key_deserializer: A function of bytes; what it returns is the record's `key`, if it has one.
-            value_deserializer: A function of bytes; what it returns is the record's `value`. `chunks` stay as they are. A record
-                of which a function raises counts as handed out.
+            key_deserializer: Function of bytes; its result is the record's `key`, if it has one. `chunks` stay as they are.
+                The record of which it raises counts as handed out.
+            value_deserializer: The same for `value`.
 
         Raises:
             InvalidArgument: An argument is not valid. The reader itself raises the errors of `Reader.chunks`; one with a
@@ -410,7 +410,7 @@ def _check_budget(name: str, size_bytes: int) -> None:
 def connect(
     endpoints: str | Sequence[str],
     *,
-    token: str | Callable[[], str] | None = None,
+    token: Token | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
     encryption_keys: KeyProvider | None = None,

@@ -52,7 +52,12 @@ def serves_plaintext(peer: str) -> HandshakeFailed:
 def refused_certificate(
     peer: str, tls: TlsConfig, why: str = "has expired, or is not of an authority that it knows"
 ) -> HandshakeFailed:
-    """Return the error of a peer that did not accept this side's certificate."""
+    """Return the error of a peer that did not accept this side's certificate, or that it has none."""
+    if not tls.cert:
+        return HandshakeFailed(
+            f"{peer} asks for a certificate: it does not accept tokens (`tokens = true` in its settings), or this is no port "
+            f"for clients; else give {CERTIFICATE_ENV} and {KEY_ENV}"
+        )
     return HandshakeFailed(
         f"{peer} refuses this side's certificate: {tls.cert} {why} "
         "(or its clock is wrong): issue one by the cluster's authority, `rangelog certs issue`"
@@ -82,7 +87,9 @@ def from_socket(error: BaseException | None, peer: str, tls: TlsConfig | None) -
             return refused_certificate(peer, tls, why)
         return HandshakeFailed(f"the TLS handshake with {peer} failed ({reason}): are both ends of this version?")
     if isinstance(error, ConnectionResetError | ConnectionAbortedError):
-        return HandshakeFailed(f"{peer} ended the TLS handshake: does it serve TLS, and does it accept {tls.cert}?")
+        return HandshakeFailed(
+            f"{peer} ended the TLS handshake: does it serve TLS, and does it accept {tls.cert or 'tokens'}?"
+        )
     return None
 
 
