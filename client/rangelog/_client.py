@@ -410,7 +410,7 @@ def _check_budget(name: str, size_bytes: int) -> None:
 def connect(
     endpoints: str | Sequence[str],
     *,
-    token: Token | None = None,
+    token: str | Callable[[], str] | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
     encryption_keys: KeyProvider | None = None,
