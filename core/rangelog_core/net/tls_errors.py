@@ -55,8 +55,8 @@ def refused_certificate(
     """Return the error of a peer that did not accept this side's certificate, or that it has none."""
     if not tls.cert:
         return HandshakeFailed(
-            f"{peer} asks for a certificate: it does not accept tokens (`tokens = true` in its settings), or this is no port for "
-            f"clients; else give {CERTIFICATE_ENV} and {KEY_ENV}"
+            f"{peer} asks for a certificate: it does not accept tokens (`tokens = true` in its settings), or this is no port "
+            f"for clients; else give {CERTIFICATE_ENV} and {KEY_ENV}"
         )
     return HandshakeFailed(
         f"{peer} refuses this side's certificate: {tls.cert} {why} "
