@@ -271,7 +271,8 @@ class Client(TopicOperations):
             append_timeout_s: Default limit of an append, flush or wait in seconds.
             open_timeout_s: Limit of the opening in seconds.
             inflight_bytes_max: Bytes that may be appended and not acked before `ready` waits.
-            key_serializer, value_serializer: Functions that make bytes of whatever the program appends.
+            key_serializer: Function that makes bytes of whatever the program appends as a key.
+            value_serializer: The same for values.
         """
         writer = self._internal.writer(
             check_name("stream", stream),
@@ -324,8 +325,9 @@ class Client(TopicOperations):
             cursor: Begin at this cursor of the stream, and at `start` only where there is none. The reader has a `commit`,
                 which moves the cursor behind what was handed out.
             auto_commit_s: With a cursor: also commit what is processed every so many seconds, and at the end.
-            key_deserializer, value_deserializer: Functions of bytes; what they return is the record's `key`, if it has one, and
-                `value`. `chunks` stay as they are. The record of which one raises counts as handed out.
+            key_deserializer: Function of bytes; its result is the record's `key`, if it has one. `chunks` stay as they are.
+                The record of which it raises counts as handed out.
+            value_deserializer: The same for `value`.
 
         Raises:
             InvalidArgument: An argument is not valid. The reader itself raises the errors of `Reader.chunks`; one with a

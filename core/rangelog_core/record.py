@@ -12,6 +12,8 @@ NO_HEADERS: Mapping[str, bytes] = {}
 """The headers of every record without headers; nobody changes it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+_SECONDS_MIN, _SECONDS_MAX = 1_000_000_000, 9_999_999_999
+"""Seconds since 1970 of the years 2001 to 2286. As milliseconds they are in January to April 1970."""
 
 
 class Record(NamedTuple):
@@ -69,6 +71,23 @@ def moment_of(timestamp_ms: int) -> datetime:
         return _EPOCH + timestamp_ms * _MS
     except (OverflowError, TypeError) as error:
         raise InvalidArgument(f"bad timestamp {timestamp_ms!r}: whole ms since 1970 in the years 1 to 9999") from error
+
+
+def looks_like_seconds(timestamp: object) -> bool:
+    """Return whether a whole number is most likely seconds since 1970, where milliseconds are asked for.
+
+    Example:
+        >>> looks_like_seconds(1_764_165_000), looks_like_seconds(1_764_165_000_000)
+        (True, False)
+    """
+    return type(timestamp) is int and _SECONDS_MIN <= timestamp <= _SECONDS_MAX
+
+
+def meant_as_ms(timestamp_ms: int | None) -> datetime | int | None:
+    """Return milliseconds in a form that no writer takes for seconds, for copies of records of 1970."""
+    if timestamp_ms is None or not looks_like_seconds(timestamp_ms):
+        return timestamp_ms
+    return moment_of(timestamp_ms)
 
 
 def moment_before(now_ms: int, ago: timedelta) -> datetime:

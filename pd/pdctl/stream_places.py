@@ -77,9 +77,14 @@ class StreamPlace(click.ParamType["int | str | datetime | BeforeEnd"]):
                 "2026-01-31T12:00Z", param, ctx,
             )  # fmt: skip
         if moment.tzinfo is None:
-            whole = text if ":" in text else f"{text}T00:00"
-            self.fail(f"{quoted(value)} has no time zone: write {whole}Z for UTC, or {whole}+01:00", param, ctx)
+            self.fail(no_zone(text), param, ctx)
         return moment
+
+
+def no_zone(text: str) -> str:
+    """Return what to say of a time without a zone."""
+    whole = text if ":" in text else f"{text}T00:00"
+    return f"{quoted(text)} has no time zone: write {whole}Z for UTC, or {whole}+01:00"
 
 
 async def start_of(client: Client, stream: str, place: Place, trim_offset: int) -> int | str | datetime:

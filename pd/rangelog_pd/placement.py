@@ -231,7 +231,7 @@ def _check(
     strictly: bool,
 ) -> None:
     """Raise NoPlacement unless there are enough servers, living ones and zones."""
-    which = "range servers"
+    which = "range server" if alive == 1 else "range servers"
     if policy.labels:
         which += f" with {', '.join(sorted(policy.labels))}"
     beside = " beside the excluded" if strictly else ""
@@ -239,7 +239,8 @@ def _check(
         can = "have these labels and take replicas" if policy.labels else "take replicas"
         of = f" ({fitting} of {known} servers {can})" if fitting < known else ""
         raise NoPlacement(
-            f"{alive} {which} are alive{beside}, {acks} are needed of {wanted}{of}: see `pdctl server list`"
+            f"{alive} {which} {'is' if alive == 1 else 'are'} alive{beside}, {acks} {'is' if acks == 1 else 'are'} needed and "
+            f"{wanted} wanted{of}: see `pdctl server list`"
         )
     reachable = {*spread.spanned, *zones}
     if len(reachable) + later < spread.zones_min:

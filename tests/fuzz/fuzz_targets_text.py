@@ -415,7 +415,7 @@ TARGETS = (
     ),
     Target("name", lambda: [b"flights-2013.v1_x", b"a" * 200], run_name, None, words("/", ".", "-", "_", "\n")),
     Target(
-        "units", lambda: [b"64MiB", b"1.5GB", b"7d", b"never", b"2026-01-31T12:00", b"12345", b"earliest"], run_units, None,
+        "units", lambda: [b"64MiB", b"1.5GB", b"7d", b"never", b"2026-01-31T12:00Z", b"12345", b"earliest"], run_units, None,
         words("ms", "w", "KiB", ".", "1e9", "T", "Z", "+14:00", "-12:00", "0001-01-01", "9999-12-31T23:59:59"),
     ),
     Target(

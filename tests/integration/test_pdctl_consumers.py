@@ -61,7 +61,7 @@ def test_records_in_and_out(pdctl: Pdctl, tmp_path: Path) -> None:
     assert sorted(int(each["value"]) for each in before) == list(range(2_000))
     assert sorted(int(each["value"]) for each in behind) == list(range(2_000, 3_000))
     assert len(pdctl.ok("topic", "consume", "flights", "--count", "5", "-o", "raw").splitlines()) == 5
-    assert len(pdctl.ok("topic", "consume", "flights", "--from", "2001-01-01").splitlines()) == 3_000
+    assert len(pdctl.ok("topic", "consume", "flights", "--from", "2001-01-01T00:00Z").splitlines()) == 3_000
     assert pdctl.ok("topic", "consume", "flights", "--from", "latest") == ""
 
 

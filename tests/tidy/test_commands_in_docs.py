@@ -28,37 +28,35 @@ def command_lines(text: str) -> list[str]:
     return [line.removeprefix("$ ").strip() for line in (*lines, *(" ".join([*each.split(), "…"]) for each in inline))]
 
 
+def option_of(command: Any, word: str) -> Any:
+    """The option of a command that a word is, None where it is none."""
+    return next((each for each in command.params if word in (*each.opts, *each.secondary_opts)), None)
+
+
 def problem_of(line: str) -> str | None:
     """What is wrong with a line that calls one of our commands, None where nothing is."""
     for program, words in _START.findall(line):
         known: Any = COMMANDS[program]
-        value = False  # whether the next word is the value of an option
-        for word in words.split():
+        rest = iter(words.split())
+        for word in rest:
             subcommands = getattr(known, "commands", {})
-            if value and word != "…":
-                value = False
-            elif word in subcommands:
+            if word in subcommands:
                 known = subcommands[word]
-            elif word.startswith("-") and word[1:2].isdigit():
-                continue  # a place in a stream: -10, -1h
             elif word.startswith("-"):
-                option = word.rstrip(",").split("=")[0]
-                options = {name: each for each in known.params for name in (*each.opts, *each.secondary_opts)}
-                if option not in options and option != "--help":
-                    return f"{line}: {known.name} has no {option}"
-                value = option == word and option in options and not options[option].is_flag
+                name = word.rstrip(",").split("=")[0]
+                option = option_of(known, name)
+                if option is None and name not in ("-h", "--help"):
+                    return f"{line}: {known.name} has no {name}"
+                takes_next = option is not None and not option.is_flag and "=" not in word
+                if takes_next and next(rest, None) == "…":
+                    break
             elif _PLACEHOLDER.fullmatch(word):
                 break  # one of several, as the text says
             elif subcommands:
                 return f"{line}: {known.name} has no command {word}"
         else:
-            alone = getattr(known, "invoke_without_command", False)
-            if (
-                getattr(known, "commands", {})
-                and not alone
-                and not re.search(r"-(?:h|-help|-version)\b", words)
-                and words.strip()
-            ):
+            alone = getattr(known, "invoke_without_command", False) or re.search(r"-(?:h|-help|-version)\b", words)
+            if getattr(known, "commands", {}) and not alone and words.strip():
                 return f"{line}: names no command of {known.name}"
     return None
 
@@ -86,12 +84,14 @@ def test_pages_show_commands() -> None:
         ("pdctl stream create clicks --retention 7d", None),
         ("tail -f app.log | pdctl stream append clicks --take-over", None),
         ("docker compose run x; pdctl --pd a:1,b:2 cluster status", None),
-        ("pdctl stream read clicks --start -1h", None),
         ("pdctl stream", "names no command of stream"),
         ("pdctl stream make clicks", "stream has no command make"),
         ("pdctl stream create clicks --retain 7d", "create has no --retain"),
         ("cat x && rangelog pd --confg a.toml", "pd has no --confg"),
         ("pdctl table …", None),
+        ("pdctl stream read clicks --start -1h --end -0", None),
+        ("pdctl stream read clicks -1h", "read has no -1h"),
+        ("rangelog local --data-dir stop --port 0 stop", None),
     ],
 )
 def test_wrong_commands_are_found(line: str, wrong: str | None) -> None:

@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import InvalidArgument, RangelogError, RecordTooLarge
 from rangelog_core.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
-from rangelog_core.record import Ack, AppendRecord, moment_of, ms_of
+from rangelog_core.record import Ack, AppendRecord, looks_like_seconds, meant_as_ms, ms_of
 
 BATCH_BYTES_MAX = 1 * MIB
-_SECONDS_MIN, _SECONDS_MAX = 1_000_000_000, 9_999_999_999
-"""Seconds since 1970 of the years 2001 to 2286. As milliseconds they are in January to April 1970."""
 RECORD_OVERHEAD_BYTES = 64
 
 
@@ -54,15 +52,6 @@ def check_append_record(record: AppendRecord) -> CheckedRecord:
     return check_record(value, key, headers, meant_as_ms(timestamp_ms))
 
 
-def meant_as_ms(timestamp_ms: int | None) -> datetime | int | None:
-    """Return a timestamp whose unit is known in a form that is not taken for seconds."""
-    return moment_of(timestamp_ms) if _is_like_seconds(timestamp_ms) else timestamp_ms  # type: ignore[arg-type]
-
-
-def _is_like_seconds(timestamp: object) -> bool:
-    return type(timestamp) is int and _SECONDS_MIN <= timestamp <= _SECONDS_MAX
-
-
 def _bytes_of(what: str, given: object) -> bytes:
     """Return a copy of what is bytes-like. Raises InvalidArgument."""
     if type(given) is bytes:
@@ -76,7 +65,7 @@ def _bytes_of(what: str, given: object) -> bytes:
 def _timestamp_ms(timestamp: datetime | int | None) -> int:
     if timestamp is None:
         return time.time_ns() // 1_000_000
-    if _is_like_seconds(timestamp):
+    if looks_like_seconds(timestamp):
         raise InvalidArgument(
             f"timestamp {timestamp} looks like seconds; as milliseconds it is in 1970: pass milliseconds, or a datetime with a "
             "time zone (where 1970 is meant, such a datetime or an AppendRecord with timestamp_ms)"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_append_record, check_record, meant_as_ms
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_append_record, check_record
 from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
-from rangelog_core.record import Ack, AppendRecord
+from rangelog_core.record import Ack, AppendRecord, meant_as_ms
 
 if TYPE_CHECKING:
     from rangelog._append.writer import Writer

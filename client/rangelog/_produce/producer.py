@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_append_record, meant_as_ms
+from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_append_record
 from rangelog._append.within import within
 from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
 from rangelog._produce.owner_lookup import OwnerLookup
@@ -46,7 +46,7 @@ from rangelog_core.key_hash import key_position
 from rangelog_core.limits import BATCH_RECORDS_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.budgets import AppendBudget
 from rangelog_core.net.topic_client import TopicClient
-from rangelog_core.record import AppendRecord
+from rangelog_core.record import AppendRecord, meant_as_ms
 from rangelog_core.topic_kinds import check_kind
 from rangelog_proto.v1 import common_pb2, topic_pb2
 

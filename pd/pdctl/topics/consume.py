@@ -88,7 +88,7 @@ def consume(
     \b
     Examples:
       pdctl topic consume flights --count 10
-      pdctl topic consume flights --from 2026-01-31T12:00 --to-cut now.json -o json
+      pdctl topic consume flights --from 2026-01-31T12:00Z --to-cut now.json -o json
       pdctl topic consume flights --group billing -o raw
     """
     if group is not None:

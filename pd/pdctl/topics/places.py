@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pdctl.stream_places import no_zone
 from pdctl.units import quoted
 from rangelog_core.errors import InvalidArgument
 
@@ -71,15 +72,17 @@ class PlaceType(click.ParamType["str | datetime | Cut"]):
             return value
         with suppress(ValueError):
             moment = datetime.fromisoformat(value)
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            if moment.tzinfo is None:
+                self.fail(no_zone(value), param, ctx)
+            return moment
         words = " or ".join(self._words)
         if not self._files:
-            return self.fail(f"{quoted(value)} is not {words}, nor a time such as 2026-01-31T12:00", param, ctx)
+            return self.fail(f"{quoted(value)} is not {words}, nor a time such as 2026-01-31T12:00Z", param, ctx)
         try:
             return CutFileType().convert(value, param, ctx)
         except click.UsageError:
             return self.fail(
-                f"{quoted(value)} is not {words}, nor a time such as 2026-01-31T12:00, nor a file with a cut",
+                f"{quoted(value)} is not {words}, nor a time such as 2026-01-31T12:00Z, nor a file with a cut",
                 param,
                 ctx,
             )

@@ -44,7 +44,7 @@ def cut(session: Session, name: TopicName, place: Any, output: str) -> None:
     Examples:
       pdctl topic cut flights > now.json
       pdctl topic cut flights --at head -o table
-      pdctl topic cut flights --at 2026-01-31T12:00
+      pdctl topic cut flights --at 2026-01-31T12:00Z
     """
 
     async def work(client: Client) -> Cut:

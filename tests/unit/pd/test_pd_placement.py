@@ -59,7 +59,7 @@ def test_the_dead_fill_up_but_never_count() -> None:
     """With two alive of three the third place goes to the suspect before the dead; with one alive there is no place."""
     dead, suspect = server("d", health=ServerHealth.DEAD), server("s", health=ServerHealth.SUSPECT)
     assert sorted(names(placed([server("a"), server("b"), dead, suspect], replicas=3, acks=2))) == ["a", "b", "s"]
-    with pytest.raises(NoPlacement, match="1 range servers are alive"):
+    with pytest.raises(NoPlacement, match="1 range server is alive"):
         placed([server("a"), dead, suspect], replicas=3, acks=2)
 
 
@@ -109,7 +109,7 @@ def test_labels_are_strict() -> None:
     found = [server("c"), server("d", labels="disk=hdd"), ssd, both]
     assert names(placed(found, replicas=3, acks=2, policy=Policy(labels=frozenset({"disk=ssd"})))) == ["a", "b"]
     with pytest.raises(
-        NoPlacement, match=r"1 range servers with disk=ssd, team=x are alive, 2 are needed.*1 of 4 servers"
+        NoPlacement, match=r"1 range server with disk=ssd, team=x is alive, 2 are needed.*1 of 4 servers"
     ):
         placed(found, replicas=2, acks=2, policy=Policy(labels=frozenset({"disk=ssd", "team=x"})))
 

@@ -73,7 +73,7 @@ def test_start_and_end(client: FakeClient, run: Pdctl, tmp_path: Path) -> None:
     options = client.reader_options
     assert (options["start"], options["end"], options["follow"]) == (Cut(7, {0: 5}), Cut(7, {0: 5}), False)
     assert options["read_preference"] == "cold_only"
-    run("topic", "consume", "t", "--from", "2026-01-31")
+    run("topic", "consume", "t", "--from", "2026-01-31T00:00Z")
     assert client.reader_options["start"] == datetime(2026, 1, 31, tzinfo=UTC)
     run("topic", "consume", "t", "--from", "latest")
     assert (client.reader_options["start"], client.reader_options["end"]) == ("latest", None)

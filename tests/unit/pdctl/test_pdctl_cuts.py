@@ -51,10 +51,12 @@ def test_a_cut_of_a_later_version_is_no_mistake_of_the_user() -> None:
 
 
 def test_places(tmp_path: Path) -> None:
-    """A word, a time (in UTC without a zone), a checkpoint where they are allowed, and otherwise a file with a cut."""
+    """A word, a time with its zone, a checkpoint where they are allowed, and otherwise a file with a cut."""
     place = PlaceType(WORDS, checkpoints=True)
     assert place.convert("latest", None, None) == "latest"
-    assert place.convert("2026-01-31T12:00", None, None) == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert place.convert("2026-01-31T12:00Z", None, None) == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    with pytest.raises(click.BadParameter, match="has no time zone"):
+        place.convert("2026-01-31T12:00", None, None)
     assert place.convert("checkpoint:daily", None, None) == "checkpoint:daily"
     file = tmp_path / "latest"
     file.write_text(Cut(7, {0: 5}).to_json())

@@ -171,7 +171,7 @@ def test_where_a_group_is_reset_to(client: Client, run: Pdctl, tmp_path: Path) -
     file = tmp_path / "cut.json"
     file.write_text(Cut(7, {0: 5}).to_json())
     run.json("group", "reset", "g", "--to", "latest", "--topic", "t", "--topic", "n/u", "--yes")
-    run.json("group", "reset", "g", "--to", "2026-01-31", "--yes")
+    run.json("group", "reset", "g", "--to", "2026-01-31T00:00Z", "--yes")
     run.json("group", "reset", "g", "--to", "checkpoint:c1", "--yes")
     run.json("group", "reset", "g", "--to", str(file), "--yes")
     assert client.groups.calls == [

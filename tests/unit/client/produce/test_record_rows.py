@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog._append.batch_builder import meant_as_ms
 from rangelog._produce.record_rows import checked_row, rows_of
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, encode_batch, encode_headers
 from rangelog_core.errors import Corruption, RecordTooLarge
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.record import meant_as_ms
 
 _RECORDS = st.tuples(
     st.binary(max_size=20),

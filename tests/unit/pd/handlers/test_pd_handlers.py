@@ -97,7 +97,7 @@ async def test_too_few_living_servers_place_nothing(api: Any) -> None:
     await api.create()
     await api.open()
     await api.register("rs1")
-    with pytest.raises(NoPlacement, match="1 range servers are alive"):
+    with pytest.raises(NoPlacement, match="1 range server is alive"):
         await api.make_range()
     await api.register("rs2")
     assert {each.server for each in (await api.make_range()).replicas} == {"rs1", "rs2"}
