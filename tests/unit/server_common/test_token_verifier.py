@@ -249,6 +249,7 @@ def test_who_a_caller_is(at: Verifying) -> None:
         (None, "", {"needs_token": True}), (None, "x", {"needs_token": True}),
         (None, "s3cret", {"needs_token": True, "secret": "s3cret"}), (None, text, {"needs_token": True, "verifier": None}),
         (None, text, {"secret": "s3cret", "verifier": None}), (alice, "", {"secret": "s3cret"}),
+        (None, "é", {"secret": "s3cret"}), (None, "\ud800", {"secret": "s3cret"}),
         (alice, text[:-9], {"secret": "s3cret"}), (None, text[:-9], {}),
     ):  # fmt: skip
         with pytest.raises(Unauthorized):
