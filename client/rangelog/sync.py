@@ -44,7 +44,6 @@ from rangelog._transact.transactional import Transactional as AsyncTransactional
 from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.tls import TlsConfig
-from rangelog_core.net.token_sources import Token
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 if TYPE_CHECKING:
@@ -317,7 +316,7 @@ def _close_all() -> None:
 def connect(
     endpoints: str | Sequence[str],
     *,
-    token: Token | None = None,
+    token: str | Callable[[], str] | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
     encryption_keys: KeyProvider | None = None,

@@ -193,7 +193,10 @@ def test_append_does_not_end_a_writer_unasked(pdctl: Pdctl) -> None:
         writer.stdin.flush()
         wait_until(lambda: pdctl.ok("stream", "read", "served") == "first\n", 20, "the line was held back")
         assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
-        pdctl.ok("stream", "append", "served", "second", "--take-over")
+        taken = pdctl("stream", "append", "served", "second", "--take-over")
+        assert (
+            taken.returncode == 0 and b"taking served over from" in taken.stderr and b"which is fenced" in taken.stderr
+        )
         writer.stdin.write(b"third\n")
         writer.stdin.close()
         assert writer.wait(20) == 5

@@ -77,9 +77,9 @@ def test_records_and_limits_are_the_models_own() -> None:
 
 READABLE = {
     *dir(builtins), *rangelog.__all__, *typing.__all__, *collections.abc.__all__,
-    "asyncio", "concurrent", "datetime", "timedelta", "_T",
+    "asyncio", "concurrent", "datetime", "timedelta", "_T", "KeyProvider",
 }  # fmt: skip
-"""What whoever reads `help` knows, or finds in `rangelog`; `_T` is any type."""
+"""What whoever reads `help` knows, or finds in `rangelog`; `_T` is any type, a KeyProvider is of `rangelog.tier`."""
 VALUES = {"StreamConfig", "StreamConfigChange", "Retention", "ScalingPolicy", "TopicConfig", "TopicConfigChange"}
 """Classes that a program makes itself."""
 OWN_USE = "package's own use"
