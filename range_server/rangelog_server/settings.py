@@ -45,7 +45,7 @@ class RangeServerSettings(TlsSettings):
     token: str | None = Field(default=None, repr=False)
     tier_url: str = ""
     encryption_keys_dir: str = ""
-    """Directory of keys, ID.key, of which the newest encrypts the objects that are uploaded; empty: they are in clear."""
+    """Directory of keys, ID.key, whose current one encrypts the objects that are uploaded; empty: they are in clear."""
     encryption_kms_key_id: str = ""
     """In its place: a key of AWS KMS, by id, alias/name or ARN."""
     capacity_bytes: int = Field(default=0, ge=0)
