@@ -203,6 +203,7 @@ def test_every_error_has_a_status() -> None:
     assert inner == {
         "INTERNAL",
         "CORRUPTION",
+        "ENCRYPTION_KEY_MISSING",
         "MISSING_EXTRA",
         "PROTOCOL_VIOLATION",
         "OUT_OF_ORDER",
