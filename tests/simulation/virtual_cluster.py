@@ -371,7 +371,7 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
         def channel(address: str, options: Any = None) -> Channel:
             return Channel(cluster.network, address)
 
-        def opened(url: str, *, create: bool = False) -> VirtualObjects | RoutedStore:
+        def opened(url: str, *, create: bool = False, keys: None = None) -> VirtualObjects | RoutedStore:
             return cluster.tier.open(url)
 
         for target, name, value in (

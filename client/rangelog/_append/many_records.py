@@ -46,6 +46,7 @@ async def append_batch(
         if offsets:
             await writer.flush(timeout_s=timeout_s)
     except RangelogError as error:
+        writer.note_told()
         if offsets and not error.outcome_unknown:
             raise error.with_outcome(unknown=True) from error
         raise
@@ -81,6 +82,7 @@ async def append_all(writer: Writer, records: Records, *, timeout_s: float | Non
         if count:
             await writer.flush(timeout_s=timeout_s)
     except RangelogError as error:
+        writer.note_told()
         if count and not error.outcome_unknown:
             raise error.with_outcome(unknown=True) from error
         raise

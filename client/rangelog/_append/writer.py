@@ -450,8 +450,12 @@ class Writer:
     def _stopped(self, error: RangelogError) -> None:
         untold = any(batch.unwatched for batch in (*self._inflight, self._builder))
         self._fail(error, error)
-        if untold:
-            self._untold = error.with_outcome(unknown=self._left_unknown)
+        self._untold = error.with_outcome(unknown=self._left_unknown) if untold else self._untold
+
+    def note_told(self) -> None:
+        """Somebody hears of a failed append: `close` need not tell again what ended the writer. For the package's own use."""
+        if self._runner is not None and self._runner.core.error is not None:
+            self._untold = None
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Fail all records that are not acked: a sent record may be in the log, a gathered one is not."""
@@ -485,9 +489,7 @@ class Writer:
         if self._closed:
             raise WriterClosed("the writer is closed; open a new one")
         if self._runner is None:
-            raise WriterClosed(
-                "the writer is not open: use `async with client.writer(...)`, with a blocking client `with`"
-            )
+            raise WriterClosed("the writer is not open: use `async with client.writer(...)`; blocking clients: `with`")
         if self._runner.core.error is not None:
             self._untold = None
             raise self._runner.core.error

@@ -70,7 +70,7 @@ def test_too_much_at_once_is_refused(client: sync.Client) -> None:
 def test_what_to_do_with_a_writer_that_is_not_open(client: sync.Client) -> None:
     """The message names the blocking form; open does what `with` does."""
     writer = client.writer("s")
-    with pytest.raises(WriterClosed, match="with a blocking client `with`"):
+    with pytest.raises(WriterClosed, match="blocking clients: `with`"):
         within(lambda: writer.append(b"x"))
     within(writer.open)
     assert within(lambda: writer.append(b"x")).offset == 0
