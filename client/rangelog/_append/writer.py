@@ -92,8 +92,7 @@ class Writer:
         self._pending_bytes = 0
         self._pump_due = False
         self._room: list[asyncio.Future[None]] = []
-        self._accepting = False
-        self._closed = False
+        self._accepting = self._closed = self._told = False  # the last: somebody heard what ended the writer
         self.on_closed: Callable[[Writer], object] = lambda _: None
         self._left_unknown = False  # the writer ended while appends were sent and not acked
         self._untold: RangelogError | None = None  # the error of appends without a waiter
@@ -450,12 +449,13 @@ class Writer:
     def _stopped(self, error: RangelogError) -> None:
         untold = any(batch.unwatched for batch in (*self._inflight, self._builder))
         self._fail(error, error)
-        self._untold = error.with_outcome(unknown=self._left_unknown) if untold else self._untold
+        if untold and not self._told:
+            self._untold = error.with_outcome(unknown=self._left_unknown)
 
     def note_told(self) -> None:
         """Somebody hears of a failed append: `close` need not tell again what ended the writer. For the package's own use."""
         if self._runner is not None and self._runner.core.error is not None:
-            self._untold = None
+            self._told, self._untold = True, None
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Fail all records that are not acked: a sent record may be in the log, a gathered one is not."""
@@ -491,7 +491,7 @@ class Writer:
         if self._runner is None:
             raise WriterClosed("the writer is not open: use `async with client.writer(...)`; blocking clients: `with`")
         if self._runner.core.error is not None:
-            self._untold = None
+            self._told, self._untold = True, None
             raise self._runner.core.error
         return self._runner
 
