@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from typing import Any
 ADDRESS = "127.0.0.1:7100"
 """The placement driver in the examples: that of `rangelog local`."""
 COMMAND_TIMEOUT_S = 60
+ASKED_UNTIL_HEALTHY = "pdctl cluster status"
+"""Its exit code tells of health, which comes back a moment after a drain or a change of the leader."""
 TESTED = "<!-- tested -->\n"
 """Stands above a console block that runs as it is."""
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->\n$")
@@ -137,23 +140,31 @@ class PageRunner:
         code = self._with_ours(example.code)
         lines = [f"set -e\n{code}"] if example.whole else code.splitlines()
         for number, line in enumerate(lines, example.line):
-            process = await asyncio.create_subprocess_exec(
-                *("bash", "-c", f"set -o pipefail\n{line}"),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=self._directory,
-                env=self._environment,
-            )
-            try:
-                async with asyncio.timeout(COMMAND_TIMEOUT_S):
-                    output, complaints = await process.communicate()
-            except TimeoutError:
-                raise AssertionError(f"{self._page.name}: {line}: not done after {COMMAND_TIMEOUT_S} s") from None
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
-            assert process.returncode == 0, f"{self._page.name}, about line {number}: {line}: {complaints.decode()}"
-            printed += output.decode()
+            deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
+            exit_code, output, complaints = await self._command(line)
+            while exit_code and line.startswith(ASKED_UNTIL_HEALTHY) and time.monotonic() < deadline_s:
+                exit_code, output, complaints = await self._command(line)
+            assert exit_code == 0, f"{self._page.name}, about line {number}: {line}: {complaints}{output}"
+            printed += output
         return printed
+
+    async def _command(self, line: str) -> tuple[int, str, str]:
+        """Run a line; return its exit code and what it says."""
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-c", f"set -o pipefail\n{line}"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._directory,
+            env=self._environment,
+        )
+        try:
+            async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                output, complaints = await process.communicate()
+        except TimeoutError:
+            raise AssertionError(f"{self._page.name}: {line}: not done after {COMMAND_TIMEOUT_S} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return process.returncode or 0, output.decode(), complaints.decode()
