@@ -33,7 +33,7 @@ SMALL_RANGES = {"range_size_bytes_max": 128 * 1024}
 @pytest.fixture(scope="module")
 def mixed(streams: Any) -> Any:
     """A stream of several ranges, of which some are in the object store only and the last is open."""
-    filled = streams.fill("mixed", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
+    filled = streams.fill("mixed", COUNT, flushed_every=1_000, hot_retention_seconds=1, **SMALL_RANGES)
     streams.wait_for_drops("mixed", 2)
     return filled
 
