@@ -112,7 +112,7 @@ def test_a_group_goes_on_where_it_was(pdctl: Pdctl, tmp_path: Path) -> None:
     assert pdctl.json("checkpoint", "show", "billing", "done") == made
     assert pdctl.json("checkpoint", "list", "billing") == [{"name": "done", "state": "complete"}]
     for place, left in (
-        ("earliest", 100), ("checkpoint:done", 0), ("2001-01-01", 100), (str(tail), 0), ("earliest", 100), ("latest", 0),
+        ("earliest", 100), ("checkpoint:done", 0), ("2001-01-01T00:00Z", 100), (str(tail), 0), ("earliest", 100), ("latest", 0),
     ):  # fmt: skip
         only = [] if place.startswith("checkpoint:") else ["--topic", "orders"]
         pdctl.json("group", "reset", "billing", "--to", place, *only, "--yes")
