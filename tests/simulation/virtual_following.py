@@ -64,6 +64,7 @@ class Query(ABC):
         self.planned: str | None = None
         self.rows: Rows = {}
         self._tried: Rows | None = None
+        self._one = asyncio.Lock()  # a query has one micro-batch at a time, also while it is judged
 
     def forget(self) -> None:
         """Begin a new query."""
@@ -77,6 +78,10 @@ class Query(ABC):
 
     async def run_one(self, client: Client, budget: int | None) -> None:
         """Plan a micro-batch unless one is planned, read it, and commit it or not."""
+        async with self._one:
+            await self._run_one(client, budget)
+
+    async def _run_one(self, client: Client, budget: int | None) -> None:
         options = self.options()
         if self.start is None:
             self.start = _text(await find_start(client, options))
