@@ -1,4 +1,4 @@
-"""Every `pdctl …`, `rangelog …` and `rangelog-spark …` that a page shows is a command, with the options it shows."""
+"""Every `pdctl …` and `rangelog …` that a page shows is a command, with the options it shows."""
 
 from __future__ import annotations
 
