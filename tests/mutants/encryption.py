@@ -101,8 +101,8 @@ ENCRYPTION: tuple[Mutant, ...] = (
         "encrypted-for-old-servers",
         "a server of an earlier release calls objects damaged",
         _HANDLERS,
-        "            if not any(known.format == ENCRYPTION_FORMAT for known in each.server.formats):\n",
-        "            if False:\n",
+        '    if name is not None:\n        raise PreconditionFailed(\n            f"range server {name} is of',
+        '    if False:\n        raise PreconditionFailed(\n            f"range server {name} is of',
         _PD_TEST,
     ),
     rare(

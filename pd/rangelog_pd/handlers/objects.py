@@ -13,8 +13,6 @@ from rangelog_pd.state.repacks import check_count
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
-ENCRYPTION_FORMAT = "encrypted-object"
-"""What a range server that reads encrypted objects reports among its formats."""
 GIVEN_ROW_GROUPS_MAX = 65_536
 """The number of row groups in a commit; the stored index is coarser."""
 _COUNT_MAX = (1 << 32) - 1
@@ -62,11 +60,11 @@ def _check_encryption(driver: Driver, who: str, *, encrypted: bool) -> None:
             )
         return
     with driver.state() as state:
-        for name, each in state.servers.items():
-            if not any(known.format == ENCRYPTION_FORMAT for known in each.server.formats):
-                raise PreconditionFailed(
-                    f"range server {name} is of a version that does not read encrypted objects: upgrade all range servers first"
-                )
+        name = next(iter(state.modes.without_encryption), None)
+    if name is not None:
+        raise PreconditionFailed(
+            f"range server {name} is of a version that does not read encrypted objects: upgrade all range servers first"
+        )
 
 
 def _fit_row_groups(request: pb.CommitObjectRequest | pb.CommitRepackRequest) -> None:

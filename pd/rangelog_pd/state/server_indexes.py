@@ -1,19 +1,24 @@
-"""Which range servers are cordoned or being drained.
+"""Which range servers are cordoned or being drained, and which do not read encrypted objects.
 
-What holds: both indexes follow from the rows of the servers alone.
+What holds: the indexes follow from the rows of the servers alone.
 """
 
 from __future__ import annotations
 
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
+ENCRYPTION_FORMAT = "encrypted-object"
+"""What a range server that reads encrypted objects reports among its formats."""
+
 
 class ServerModes:
-    """The names of servers by mode; active ones are in no index."""
+    """The names of servers by mode; active ones that read every format are in no index."""
 
     def __init__(self) -> None:
         self.cordoned: dict[str, None] = {}
         self.draining: dict[str, None] = {}
+        self.without_encryption: dict[str, None] = {}
+        """Servers of an earlier release, which take an encrypted object for a damaged one."""
 
     def changed(
         self, before: pd_state_pb2.RegisteredServer | None, after: pd_state_pb2.RegisteredServer | None
@@ -21,11 +26,12 @@ class ServerModes:
         """A row of the servers changed."""
         row = after if after is not None else before
         assert row is not None
-        for index, mode in (
-            (self.cordoned, common_pb2.SERVER_MODE_CORDONED),
-            (self.draining, common_pb2.SERVER_MODE_DRAINING),
+        for index, belongs in (
+            (self.cordoned, after is not None and after.mode == common_pb2.SERVER_MODE_CORDONED),
+            (self.draining, after is not None and after.mode == common_pb2.SERVER_MODE_DRAINING),
+            (self.without_encryption, after is not None and not _reads_encrypted(after)),
         ):
-            if after is not None and after.mode == mode:
+            if belongs:
                 index[row.server.name] = None
             else:
                 index.pop(row.server.name, None)
@@ -36,4 +42,8 @@ class ServerModes:
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""
-        return [self.cordoned, self.draining]
+        return [self.cordoned, self.draining, self.without_encryption]
+
+
+def _reads_encrypted(server: pd_state_pb2.RegisteredServer) -> bool:
+    return any(known.format == ENCRYPTION_FORMAT for known in server.server.formats)

@@ -16,8 +16,9 @@ from rangelog_core import tier_snapshot
 from rangelog_core.errors import EncryptionKeyMissing, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_core.limits import ENCRYPTION_KEY_ID_LENGTH_MAX
 from rangelog_pd.handlers import objects
-from rangelog_pd.handlers.objects import ENCRYPTION_FORMAT
 from rangelog_pd.state.repacks import check_count
+from rangelog_pd.state.server_indexes import ENCRYPTION_FORMAT
+from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.versions import LEVEL_ENCRYPTION, needed_level
 from rangelog_pd.tier_check import check_tier
 from rangelog_pd.tier_snapshots import TierSnapshots
@@ -39,7 +40,9 @@ def keys(tmp_path: Path) -> KeyDirectory:
 def learn(api: Any, *names: str) -> None:
     """These servers read encrypted objects."""
     for name in names:
-        api.machine.state.servers[name].server.formats.append(KNOWS)
+        row = copy_of(api.machine.state.servers[name])
+        row.server.formats.append(KNOWS)
+        api.machine.state.servers.put(name, row)
 
 
 async def sealed(api: Any) -> None:
