@@ -34,7 +34,7 @@ demo: $(READY) ## two minutes and a report: 336,776 flights through failures, ti
 
 docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it
 	@printed=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1) || { echo "$$printed"; exit 1; }
-	@echo "docs: build/site/index.html"
+	@echo "docs: build/site/index.html (with its search: $(PY) -m http.server -d build/site -b 127.0.0.1 8000)"
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -31,13 +31,14 @@ This page is made from the programs by `python tools/error_reference.py`; `make 
 Every error of the SDK is a `rangelog.RangelogError`: one sentence that says what happened and what to do, a stable `code`, and two
 answers for programs. Match on the class or the code, never on the text.
 
-| | |
+| answer | meaning |
 |---|---|
 | `retriable` | the same call may succeed later. The SDK has tried again by itself until its time-out was over |
 | `outcome_unknown` | it may have been carried out all the same: look before you repeat what must not happen twice. An error may be more precise than its class, so ask the error |
 
-`pdctl` ends with the exit code of the table. 0 is success, 1 also *degraded* and a question answered with no, 2 also a wrong option, 3
-also *nothing found*, 130 Ctrl-C. `rangelog` ends with 1 for every error and 2 for a wrong option; both print one line on stderr.
+The last column has the gRPC status, the HTTP status and the exit code of `pdctl`. 0 is success, 1 also *degraded* and a question
+answered with no, 2 also a wrong option, 3 also *nothing found*, 130 Ctrl-C. `rangelog` ends with 1 for every error and 2 for a wrong
+option; both print one line on stderr.
 
 Below a class in the table stand its subclasses, marked with ↳: who catches the class catches them.
 """  # noqa: E501
@@ -57,10 +58,12 @@ def row(depth: int, kind: type[RangelogError], advice: str) -> str:
     meaning = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
     meaning = re.sub(r"`(offset|epoch|address)`", r"`error.\1`", meaning)
     status = code_pb2.Code.Name(to_status(error).code)
-    marks = ("yes" if kind.retriable else "", "yes" if error.outcome_unknown else "")
-    codes = (status, str(status_of(error)), str(exit_code(error)))
-    name = f"{'↳ ' * depth}`{kind.code}`"
-    return f"| {name} | `{kind.__name__}` | {' | '.join(marks)} | {' | '.join(codes)} | {meaning} {advice} |"
+    again = [
+        word for word, holds in (("retriable", kind.retriable), ("outcome unknown", error.outcome_unknown)) if holds
+    ]
+    codes = f"{status} {status_of(error)} {exit_code(error)}"
+    name = f"{'↳ ' * depth}`{kind.code}`<br>`{kind.__name__}`"
+    return f"| {name} | {meaning} {advice} | {', '.join(again)} | {codes} |"
 
 
 def page(advice: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -71,8 +74,8 @@ def page(advice: Mapping[str, str]) -> tuple[str, list[str]]:
     problems += [f"{code}: is no code" for code in sorted(advice.keys() - codes)]
     lines = [
         HEAD,
-        "| code | class | retriable | outcome unknown | gRPC status | HTTP | pdctl | what it means, and what to do |",
-        "|---|---|---|---|---|---|---|---|",
+        "| code, class | what it means, and what to do | again? | gRPC, HTTP, pdctl |",
+        "|---|---|---|---|",
         *(row(depth, kind, advice.get(kind.code, "")) for depth, kind in found),
         "",
     ]
