@@ -197,6 +197,10 @@ class Driver:
         """Return the version of what servers check tokens against."""
         return self._machine.state.tokens.version
 
+    def quotas_version(self) -> int:
+        """Return the version of the quotas."""
+        return self._machine.state.quotas.version
+
     def token_trust(self) -> TokenTrust:
         """Return what this member checks tokens against: its own state."""
         with self.state() as state:
