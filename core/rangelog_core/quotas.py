@@ -2,7 +2,7 @@
 
 What holds: time goes in, a delay comes out; a clock that goes backwards counts as one that stands. Figures are whole numbers,
 and no fraction is lost, so a rate is exact however it is divided. After idle time at most BURST_MS of a rate is free at once;
-at most DEBT_MS_MAX is owed. The number of buckets is bounded: the one that was used least recently is forgotten, and begins anew.
+at most DEBT_MS_MAX is owed. The number of buckets is bounded: the least recently used is forgotten, and begins anew.
 """
 
 from __future__ import annotations

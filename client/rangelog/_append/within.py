@@ -22,6 +22,7 @@ async def within(
     `held_s`: returns a time so far that does not count, if there is such a time.
     """
     loop = future.get_loop()
+    timer: asyncio.TimerHandle
     began_s = loop.time() - (held_s() if held_s is not None else 0.0)
 
     def expire() -> None:

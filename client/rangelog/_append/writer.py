@@ -371,9 +371,9 @@ class Writer:
             self._running()
         except RangelogError as error:
             raise error.with_outcome(unknown=self._left_unknown or bool(self._inflight)) from None
-        newest = self._builder if self._builder.values else (self._inflight[-1] if self._inflight else None)
-        if newest is None:
+        if not self._builder.values and not self._inflight:
             return
+        newest = self._builder if self._builder.values else self._inflight[-1]
         waiter: asyncio.Future[None] = self._loop.create_future()
         newest.wait(waiter)
         await self._wait(waiter, timeout_s)

@@ -86,6 +86,9 @@ CALM_MS = 10_000.0
 HOLD_MS_MAX = 30_000.0
 """No server holds a writer off for longer at a time."""
 
+HOLD_CALM_MS = 500.0
+"""When no server has held the writer off for so long, what waits goes out together."""
+
 TICK_BUSY_MS = 50.0
 """The shortest time between two ticks: after failures, or when many bytes are kept for a replica."""
 TICK_MS_MIN = 1.0
@@ -377,7 +380,10 @@ class Appender:
         window = self._window
         if self.phase not in (AppenderPhase.OPEN, AppenderPhase.PROBING) or now_ms < self._held_until_ms:
             return
-        if window.confirm_offset == window.end_offset:
+        if window.confirm_offset != window.end_offset:
+            return
+        calm = now_ms - self._held_until_ms > HOLD_CALM_MS
+        for _ in range(len(self._waiting) if calm else 1):
             batch = self._waiting.popleft()
             batch.submitted_ms = now_ms
             self._push(batch)
