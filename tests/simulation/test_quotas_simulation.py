@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.virtual_quotas import MEASURED_S, keeps_to_quota
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("seed", [3, 5, 6])
 def test_a_writer_keeps_to_its_quota(seed: int) -> None:
     """Three replicas hold the same writer off, each by its own count and at its own speed: the longest delay counts."""
     kept = keeps_to_quota(seed)

@@ -31,7 +31,7 @@ EVERY = 4
 """In so many seeds there are quotas. Not drawn: that would change all other seeds."""
 RARE = ("a quota held a writer off", "a quota held a writer off in the middle of a range")
 CALL_S = 4.0
-RATE = 2 * BYTES_PER_S_MIN
+RATE = BYTES_PER_S_MIN
 VALUE_BYTES = 4_000
 SETTLED_S, MEASURED_S = 3.0, 20.0
 _PREFIXES = (STREAM, "")
@@ -108,7 +108,7 @@ def keeps_to_quota(seed: int) -> Kept:
     """A writer that always has more to append than its quota lets, on servers of which each flushes at its own speed."""
     with virtual_cluster(seed) as cluster:
         for number, server in enumerate(cluster.servers.values()):
-            server.flush_s = (0.0003, 0.003, 0.02)[(seed + number) % 3]
+            server.flush_s = (0.0003, 0.001, 0.005)[(seed + number) % 3]
         kept = cluster.loop.run_until_complete(_keep(cluster))
         assert not cluster.loop.problems, cluster.loop.problems[0]
         return kept

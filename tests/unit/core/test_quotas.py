@@ -108,7 +108,9 @@ def test_who_has_no_quota_of_its_own_has_that_of_everybody_for_itself() -> None:
 
 def test_prefixes_count_for_all_clients_together() -> None:
     """All prefixes of a name count, with the client's own; a name that is not known yet has none."""
-    known = book(quota(prefix="orders/", append=4 * RATE), quota(prefix="orders/eu", append=RATE), quota("client:a", append=RATE))
+    known = book(
+        quota(prefix="orders/", append=4 * RATE), quota(prefix="orders/eu", append=RATE), quota("client:a", append=RATE)
+    )
     found = known.buckets("client:b", "orders/eu-1", Measure.APPEND)
     assert rates(found) == [4 * RATE, RATE]
     assert known.buckets("client:c", "orders/eu-1", Measure.APPEND) == found

@@ -14,7 +14,9 @@ from rangelog_proto.v1 import quotas_pb2 as pb
 def test_set(pd: Any, pdctl: Any) -> None:
     """Rates that are not given are not named; `none` lifts a limit; a client may be named with and without its role."""
     pd.answers["set_quota"] = lambda request: pb.SetQuotaResponse(
-        quota=pb.Quota(principal=request.principal, prefix=request.prefix, append_bytes_per_s=request.append_bytes_per_s)
+        quota=pb.Quota(
+            principal=request.principal, prefix=request.prefix, append_bytes_per_s=request.append_bytes_per_s
+        )
     )
     told = pdctl("quota", "set", "--principal", "alice", "--append-bytes-per-s", "10MB").stdout
     asked = pd.requests[-1][1]
