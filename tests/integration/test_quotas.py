@@ -1,4 +1,4 @@
-"""Quotas in a cluster of processes: a client over its quota keeps to it, without an error, a seal or a loss, and others go on."""
+"""Quotas in a cluster of processes: a client over its quota keeps to it, without error, seal or loss, and others go on."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ QUOTAS: tuple[Mutant, ...] = (
     rare("quotas-stale-on-the-driver", "a placement driver holds calls by the quotas of its start", _DRIVER,
          "        self.quotas.refresh = self._load_quotas\n", "", _CALLS),
     rare("quotas-administrators-held", "who wants to lift a quota is held off by it", _GUARD,
-         "    return str(principal) if principal.role is Role.CLIENT else None\n", "    return str(principal)\n", _CALLS),
+         "    return str(principal) if principal.role is Role.CLIENT else None\n", "    return str(principal)\n", _GUARDED),
     rare("quotas-error", "an append over the quota is refused", _APPEND,
-         "            connection.charge_append(hosted, size)\n",
-         "            connection.charge_append(hosted, size)\n            if connection._held_off:\n"
-         "                raise ProtocolViolation(\"over quota\")\n", _PLANE),
+         "        batches = check_payload(message, payload)\n",
+         "        if connection._held_off:\n            raise ProtocolViolation(\"over quota\")\n"
+         "        batches = check_payload(message, payload)\n", _PLANE),
     rare("quotas-delay-from-the-ack", "the time of the flush is waited for a second time", _CONNECTION,
          "            owed_us = self.meter.owed_us(buckets) if buckets else 0\n",
          "            owed_us = self.meter.owed_us(buckets) + 200_000 if buckets else 0\n", _PLANE),

@@ -1,7 +1,7 @@
 """The role of an administrator of quotas: the main stream's prefix, and every client, get one, lose it, and get another one.
 
-Nothing is judged here: whoever is held off must lose, move or repeat nothing, which everybody else judges. `keeps_to_quota` is a
-story without faults, in which a writer that is over its quota all the time must keep to it, in one range.
+Nothing is judged here: whoever is held off must lose, move or repeat nothing, which everybody else judges. `keeps_to_quota` is
+a story without faults, in which a writer that is over its quota all the time must keep to it, in one range.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A writer that is over a quota: it waits for the longest delay, sends one batch after the other, and leaves no range for it."""
+"""A writer over a quota: it waits for the longest delay, sends one batch after the other, and leaves no range for it."""
 
 from __future__ import annotations
 
