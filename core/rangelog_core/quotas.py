@@ -47,10 +47,10 @@ FIELDS = {
 }
 
 
-class Bucket:
+class RateBucket:
     """One rate, and until when it is used up. `now_us` is of one monotonic clock.
 
-    Example: `Bucket(1_000_000).charge(now_us, 65_536)`.
+    Example: `RateBucket(1_000_000).charge(now_us, 65_536)`.
     """
 
     __slots__ = ("_free_us", "_now_us", "_rest", "rate")
@@ -78,15 +78,15 @@ class Bucket:
         return max(0, self._free_us - now_us)
 
 
-Buckets = Sequence[Bucket]
+RateBuckets = Sequence[RateBucket]
 
 
-def owed_us(buckets: Buckets, now_us: int) -> int:
+def owed_us(buckets: RateBuckets, now_us: int) -> int:
     """Return for how long to wait before anything more is taken: the longest of all."""
     return max([each.owed_us(now_us) for each in buckets], default=0)
 
 
-def charge(buckets: Buckets, now_us: int, units: int) -> int:
+def charge(buckets: RateBuckets, now_us: int, units: int) -> int:
     """Count what was taken, in all buckets; return for how long to wait: the longest of all, since they pass at once."""
     return max([each.charge(now_us, units) for each in buckets], default=0)
 
@@ -102,7 +102,7 @@ class QuotaBook:
         self._principals: dict[str, pb.Quota] = {}
         self._prefixes: dict[str, pb.Quota] = {}
         self._lengths: Sequence[int] = ()
-        self._buckets: dict[tuple[bool, str, Measure], Bucket] = {}
+        self._buckets: dict[tuple[bool, str, Measure], RateBucket] = {}
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -122,7 +122,7 @@ class QuotaBook:
             if self._rate(*key) != bucket.rate:
                 del self._buckets[key]
 
-    def buckets(self, principal: str, name: str | None, measure: Measure) -> Buckets:
+    def buckets(self, principal: str, name: str | None, measure: Measure) -> RateBuckets:
         """Return what counts for a client and a name; None: for no name, or for one that is not known yet."""
         found = [self._bucket(False, principal, measure)]
         if name is not None and self._prefixes:
@@ -133,12 +133,12 @@ class QuotaBook:
         quota = self._prefixes.get(of) if is_prefix else self._principals.get(of) or self._principals.get(EVERY_CLIENT)
         return int(getattr(quota, FIELDS[measure])) if quota is not None else 0
 
-    def _bucket(self, is_prefix: bool, of: str, measure: Measure) -> Bucket | None:
+    def _bucket(self, is_prefix: bool, of: str, measure: Measure) -> RateBucket | None:
         rate = self._rate(is_prefix, of, measure)
         if not rate:
             return None
         key = (is_prefix, of, measure)
-        bucket = self._buckets.pop(key, None) or Bucket(rate)
+        bucket = self._buckets.pop(key, None) or RateBucket(rate)
         while len(self._buckets) >= BUCKETS_MAX:
             del self._buckets[next(iter(self._buckets))]
         self._buckets[key] = bucket

@@ -36,13 +36,13 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
-from rangelog_core.quotas import Buckets, Measure
+from rangelog_core.quotas import RateBuckets, Measure
 from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
 from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
 from rangelog_server_common.metrics.tally import count_by
-from rangelog_server_common.quotas.guard import Meter, QuotaGuard
+from rangelog_server_common.quotas.guard import QuotaMeter, QuotaGuard
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller
@@ -141,8 +141,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._unanswered: dict[int, tuple[int, float]] = {}  # by request: its bytes, and when it came
         self._unanswered_bytes = 0
         self._reading_paused = self._writing_paused = self._held_off = False
-        self._throttled: dict[int, Buckets] = {}  # by request, to be told with its answer
-        self._book, self._meter = port.quotas.book, Meter(port.quotas)
+        self._throttled: dict[int, RateBuckets] = {}  # by request, to be told with its answer
+        self._book, self._meter = port.quotas.book, QuotaMeter(port.quotas)
         self._deadline = 0.0
         self._gate = FrameGate(port.rights, self._handle_later)
         self._caller = ConnectionCaller(self._gate, Port.BROKER_DATA, port.token, port.verifier)

@@ -371,9 +371,9 @@ class Writer:
             self._running()
         except RangelogError as error:
             raise error.with_outcome(unknown=self._left_unknown or bool(self._inflight)) from None
-        if not self._builder.values and not self._inflight:
+        newest = self._builder if self._builder.values else (self._inflight[-1] if self._inflight else None)
+        if newest is None:
             return
-        newest = self._builder if self._builder.values else self._inflight[-1]
         waiter: asyncio.Future[None] = self._loop.create_future()
         newest.wait(waiter)
         await self._wait(waiter, timeout_s)
@@ -481,10 +481,7 @@ class Writer:
     def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
         confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
         why = "too few range servers answer? The writer retries; see `pdctl server list`"
-        return AppendTimeout(
-            f"not acked within {limit_s:g} s{confirmed}: {why}",
-            outcome_unknown=outcome_unknown,
-        )
+        return AppendTimeout(f"not acked within {limit_s:g} s{confirmed}: {why}", outcome_unknown=outcome_unknown)
 
     def _running(self) -> AppenderRunner:
         if self._closed:

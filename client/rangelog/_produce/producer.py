@@ -482,10 +482,8 @@ class TopicProducer:
 
     def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
         problem = (self._runner.problem if self._runner else "") or "no broker answers, or too few range servers"
-        return AppendTimeout(
-            f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`",
-            outcome_unknown=outcome_unknown,
-        )
+        told = f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`"
+        return AppendTimeout(told, outcome_unknown=outcome_unknown)
 
     def _running(self) -> ProducerRunner:
         if self._closed:

@@ -104,8 +104,7 @@ class Agent:
         """Told the version of the rights in force with each answer."""
         self.heard_tokens: Callable[[int], None] = lambda version: None
         """Told the version of what tokens are checked against with each answer."""
-        self.heard_quotas: Callable[[int], None] = lambda version: None
-        """Told the version of the quotas with each answer."""
+        self.heard_quotas: Callable[[int], None] = lambda version: None  # told that of quotas
         self.registered = False
         self.answered_s: float | None = None
         """When the placement driver answered a heartbeat last, on the loop's clock."""

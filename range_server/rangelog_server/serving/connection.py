@@ -30,7 +30,7 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port, Principal
-from rangelog_core.quotas import Buckets, Measure
+from rangelog_core.quotas import RateBuckets, Measure
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
@@ -38,7 +38,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.serving.deadlines import Deadlines
 from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
 from rangelog_server.serving.needs import resource
-from rangelog_server_common.quotas.guard import Meter, QuotaGuard
+from rangelog_server_common.quotas.guard import QuotaMeter, QuotaGuard
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller
@@ -149,7 +149,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.gate = FrameGate(plane.rights, self._handle_later)
         self.caller = ConnectionCaller(self.gate, Port.RANGE_DATA, plane.token, plane.verifier)
         self.book = plane.quotas.book
-        self.meter = Meter(plane.quotas)
+        self.meter = QuotaMeter(plane.quotas)
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -157,7 +157,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._inflight_bytes = 0
         self._acks: list[tuple[HostedReplica, int]] = []  # with the request that is answered
-        self._throttled: dict[HostedReplica, Buckets] = {}  # to be told with the next ack
+        self._throttled: dict[HostedReplica, RateBuckets] = {}  # to be told with the next ack
         self._held_off = self._reading_paused = False
         self._writing_paused = False
         self._deadline = plane.loop.time() + HELLO_TIMEOUT_S

@@ -17,7 +17,7 @@ from rangelog_core.errors import Overloaded, RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Principal, Role, roles_of_call
-from rangelog_core.quotas import NAMELESS, Buckets, Measure, QuotaBook, charge, owed_us
+from rangelog_core.quotas import NAMELESS, RateBuckets, Measure, QuotaBook, charge, owed_us
 from rangelog_proto.v1 import quotas_pb2, rights_pb2
 from rangelog_proto.v1.quotas_pb2_grpc import QuotasStub
 from rangelog_proto.v1.rights_pb2_grpc import RightsStub
@@ -199,20 +199,20 @@ def client_of(principal: Principal | None, said: str = "") -> str | None:
     return str(principal) if principal.role is Role.CLIENT else None
 
 
-class Meter:
+class QuotaMeter:
     """What the client of one connection takes. Where `book.any` is false, nothing else here is looked at."""
 
     def __init__(self, guard: QuotaGuard) -> None:
         self._guard = guard
         self._who: str | None = None
-        self._known: dict[tuple[Measure, Resource], tuple[int, Buckets]] = {}
+        self._known: dict[tuple[Measure, Resource], tuple[int, RateBuckets]] = {}
 
     def admitted(self, principal: Principal | None, said: str = "") -> None:
         """Note who has connected, and as what it has greeted."""
         self._who = client_of(principal, said)
         self._known.clear()
 
-    def buckets(self, measure: Measure, resource: Resource) -> Buckets:
+    def buckets(self, measure: Measure, resource: Resource) -> RateBuckets:
         """Return what counts for a resource, by its kind and id."""
         who, book = self._who, self._guard.book
         if who is None:
@@ -225,7 +225,7 @@ class Meter:
         if name is None:
             return book.buckets(who, None, measure)
         if measure is Measure.APPEND and name.internal and who == NAMELESS:
-            found: Buckets = ()
+            found: RateBuckets = ()
         else:
             found = book.buckets(who, name.name, measure)
         if len(self._known) >= KNOWN_MAX:
@@ -233,7 +233,7 @@ class Meter:
         self._known[key] = (book.version, found)
         return found
 
-    def take(self, measure: Measure, resource: Resource, units: int) -> tuple[Buckets, int]:
+    def take(self, measure: Measure, resource: Resource, units: int) -> tuple[RateBuckets, int]:
         """Count what was taken; return the buckets, and what was owed before, in µs."""
         buckets = self.buckets(measure, resource)
         if not buckets:
@@ -243,6 +243,6 @@ class Meter:
         charge(buckets, now_us, units)
         return buckets, before_us
 
-    def owed_us(self, buckets: Buckets) -> int:
+    def owed_us(self, buckets: RateBuckets) -> int:
         """Return what is owed now."""
         return owed_us(buckets, self._guard.now_us())

@@ -1,4 +1,4 @@
-"""Buckets and the book of quotas: how long to wait, for whom, and what is refused. No clock but the test's."""
+"""RateBuckets and the book of quotas: how long to wait, for whom, and what is refused. No clock but the test's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rangelog_core.quotas import (
     CALLS_PER_S_MAX,
     DEBT_MS_MAX,
     NAMELESS,
-    Bucket,
+    RateBucket,
     Measure,
     QuotaBook,
     charge,
@@ -50,7 +50,7 @@ def rates(found: object) -> list[int]:
 def test_who_waits_as_told_takes_the_rate_exactly(rate: int, seed: int) -> None:
     """However the bytes are divided: after any time no more than rate x time and one burst, and no less than the rate."""
     chance = random.Random(seed)
-    bucket, now_us, taken = Bucket(rate), 0, 0
+    bucket, now_us, taken = RateBucket(rate), 0, 0
     while now_us < 60 * S:
         units = chance.randrange(1, max(2, rate // 5))
         now_us += bucket.charge(now_us, units)
@@ -61,7 +61,7 @@ def test_who_waits_as_told_takes_the_rate_exactly(rate: int, seed: int) -> None:
 
 def test_idle_time_is_not_saved_beyond_the_burst() -> None:
     """After an hour as much is free as after half a second."""
-    bucket = Bucket(RATE)
+    bucket = RateBucket(RATE)
     bucket.charge(0, RATE)
     burst = RATE * BURST_MS // 1000
     assert bucket.charge(3600 * S, burst) == 0
@@ -70,7 +70,7 @@ def test_idle_time_is_not_saved_beyond_the_burst() -> None:
 
 def test_no_more_is_owed_than_the_limit() -> None:
     """A client that does not wait closes its name for no longer than that."""
-    bucket = Bucket(RATE)
+    bucket = RateBucket(RATE)
     for _ in range(100):
         owed = bucket.charge(0, 100 * RATE)
     assert owed == DEBT_MS_MAX * 1000
@@ -79,7 +79,7 @@ def test_no_more_is_owed_than_the_limit() -> None:
 
 def test_a_clock_that_goes_backwards_stands() -> None:
     """Neither is anything forgiven, nor does anybody wait longer."""
-    bucket = Bucket(RATE)
+    bucket = RateBucket(RATE)
     owed = bucket.charge(10 * S, RATE)
     assert bucket.owed_us(1 * S) == owed
     assert bucket.charge(2 * S, 0) == owed
@@ -88,7 +88,7 @@ def test_a_clock_that_goes_backwards_stands() -> None:
 
 def test_delays_of_several_quotas_pass_at_once() -> None:
     """The longest counts, not the sum."""
-    slow, fast = Bucket(RATE), Bucket(2 * RATE)
+    slow, fast = RateBucket(RATE), RateBucket(2 * RATE)
     assert charge((slow, fast), 0, 2 * RATE) == max(2 * S, 1 * S) - BURST_MS * 1000
     assert owed_us((slow, fast), 0) == 2 * S - BURST_MS * 1000
     assert charge((), 0, 10) == owed_us((), 0) == 0

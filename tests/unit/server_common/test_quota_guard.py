@@ -14,7 +14,7 @@ from rangelog_core.rights import KINDS
 from rangelog_proto.v1 import quotas_pb2 as pb
 from rangelog_proto.v1 import rights_pb2
 from rangelog_server_common.quotas import guard as module
-from rangelog_server_common.quotas.guard import Meter, Name, QuotaGuard, client_of
+from rangelog_server_common.quotas.guard import QuotaMeter, Name, QuotaGuard, client_of
 
 STREAM, TOPIC = int(KINDS["stream"]), int(KINDS["topic"])
 RATE = 1_000_000
@@ -84,7 +84,7 @@ async def test_a_prefix_counts_once_the_name_is_known() -> None:
     driver.names = {1: (STREAM, "orders-1"), 2: (TOPIC, "orders/t"), 3: (STREAM, "_journal-3")}
     guard = make(driver)
     guard.book.load([pb.Quota(prefix="orders", append_bytes_per_s=RATE, read_bytes_per_s=RATE)], 1)
-    meter, nameless = Meter(guard), Meter(guard)
+    meter, nameless = QuotaMeter(guard), QuotaMeter(guard)
     meter.admitted(ALICE)
     nameless.admitted(None, "host/1")
     assert meter.buckets(Measure.APPEND, (STREAM, 1)) == ()
