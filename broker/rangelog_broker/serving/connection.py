@@ -36,13 +36,13 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
-from rangelog_core.quotas import RateBuckets, Measure
+from rangelog_core.quotas import Measure, RateBuckets
 from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
 from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
 from rangelog_server_common.metrics.tally import count_by
-from rangelog_server_common.quotas.guard import QuotaMeter, QuotaGuard
+from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller

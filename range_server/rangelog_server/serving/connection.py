@@ -30,7 +30,7 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port, Principal
-from rangelog_core.quotas import RateBuckets, Measure
+from rangelog_core.quotas import Measure, RateBuckets
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
@@ -38,7 +38,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.serving.deadlines import Deadlines
 from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
 from rangelog_server.serving.needs import resource
-from rangelog_server_common.quotas.guard import QuotaMeter, QuotaGuard
+from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller

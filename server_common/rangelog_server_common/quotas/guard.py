@@ -17,7 +17,7 @@ from rangelog_core.errors import Overloaded, RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Principal, Role, roles_of_call
-from rangelog_core.quotas import NAMELESS, RateBuckets, Measure, QuotaBook, charge, owed_us
+from rangelog_core.quotas import NAMELESS, Measure, QuotaBook, RateBuckets, charge, owed_us
 from rangelog_proto.v1 import quotas_pb2, rights_pb2
 from rangelog_proto.v1.quotas_pb2_grpc import QuotasStub
 from rangelog_proto.v1.rights_pb2_grpc import RightsStub

@@ -14,7 +14,7 @@ from rangelog_core.rights import KINDS
 from rangelog_proto.v1 import quotas_pb2 as pb
 from rangelog_proto.v1 import rights_pb2
 from rangelog_server_common.quotas import guard as module
-from rangelog_server_common.quotas.guard import QuotaMeter, Name, QuotaGuard, client_of
+from rangelog_server_common.quotas.guard import Name, QuotaGuard, QuotaMeter, client_of
 
 STREAM, TOPIC = int(KINDS["stream"]), int(KINDS["topic"])
 RATE = 1_000_000
