@@ -11,10 +11,12 @@ import contextlib
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import rangelog
 from rangelog.protocol.appender import Appender
-from rangelog_core.errors import RangelogError
+from rangelog_core.errors import RangelogError, StorageFull
+from rangelog_core.ids import ReplicaId
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.quotas import BYTES_PER_S_MIN
 from rangelog_core.stream_config import StreamConfig
@@ -102,6 +104,8 @@ class Kept:
     appended: int
     read: int
     held_s: float
+    refused: int
+    """Appends that a server had no room for, since its next segment was not ready: a range is left for these."""
 
 
 def keeps_to_quota(seed: int) -> Kept:
@@ -109,7 +113,17 @@ def keeps_to_quota(seed: int) -> Kept:
     with virtual_cluster(seed) as cluster:
         for number, server in enumerate(cluster.servers.values()):
             server.flush_s = (0.0003, 0.001, 0.005)[(seed + number) % 3]
-        kept = cluster.loop.run_until_complete(_keep(cluster))
+        refused: list[ReplicaId] = []
+        original = Appender.refused
+
+        def note(self: Appender, now_ms: float, index: int, replica: ReplicaId, error: RangelogError) -> None:
+            assert isinstance(error, StorageFull), error
+            refused.append(replica)
+            original(self, now_ms, index, replica, error)
+
+        with mock.patch.object(Appender, "refused", note):
+            kept = cluster.loop.run_until_complete(_keep(cluster))
+        kept.refused = len(refused)
         assert not cluster.loop.problems, cluster.loop.problems[0]
         return kept
 
@@ -140,7 +154,7 @@ async def _keep(cluster: VirtualCluster) -> Kept:
         async for record in client.reader(STREAM, start="earliest", follow=False):
             assert record.offset == read
             read += 1
-        found.append(Kept(part, len(cluster.state.ranges.of(stream_id)), appended, read, held_s))
+        found.append(Kept(part, len(cluster.state.ranges.of(stream_id)), appended, read, held_s, 0))
         await pd.close()
 
     task = clients.start("over-quota", work())
