@@ -12,6 +12,7 @@ from rangelog_server_common.metrics.call_tally import CALL_FIGURES
 from rangelog_server_common.metrics.endpoint import LOOP_FIGURES
 from rangelog_server_common.metrics.exposition import own_figures
 from rangelog_server_common.metrics.figures import Figure
+from rangelog_server_common.quotas.figures import QUOTA_FIGURES
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
@@ -23,7 +24,7 @@ def figures_of(package: str) -> Sequence[Figure[Any]]:
 
 
 SECTIONS: Sequence[tuple[str, str, Sequence[Figure[Any]]]] = (
-    ("Every process", "", (*own_figures("", "", []), *LOOP_FIGURES, *CALL_FIGURES)),
+    ("Every process", "", (*own_figures("", "", []), *LOOP_FIGURES, *CALL_FIGURES, *QUOTA_FIGURES)),
     (
         "Placement driver",
         "What concerns the cluster as a whole, from `rangelog_pd_servers` on, comes from the leader alone.",

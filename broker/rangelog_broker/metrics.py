@@ -13,6 +13,7 @@ from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.serving.connection import ProducerPort
 from rangelog_server_common.metrics.call_tally import CALL_FIGURES, CallTally
 from rangelog_server_common.metrics.figures import Figure, FigureGroup, counter, gauge, histogram
+from rangelog_server_common.quotas.figures import QUOTA_FIGURES
 
 SILENCE_S_MAX = 10.0
 """A broker that no placement driver has answered for so long counts as lost, and is not ready."""
@@ -66,7 +67,11 @@ FIGURES: Sequence[Figure[BrokerFacts]] = (
 
 def parts(facts: BrokerFacts, calls: CallTally) -> list[FigureGroup[Any]]:
     """Return all that a broker exports. `calls`: those of its gRPC services."""
-    return [FigureGroup(lambda: facts, FIGURES), FigureGroup(lambda: calls, CALL_FIGURES)]
+    return [
+        FigureGroup(lambda: facts, FIGURES),
+        FigureGroup(lambda: calls, CALL_FIGURES),
+        FigureGroup(lambda: facts.port.quotas, QUOTA_FIGURES),
+    ]
 
 
 def problems(facts: BrokerFacts) -> list[str]:

@@ -39,6 +39,7 @@ from rangelog_proto.v1 import broker_pb2
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
+from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tls_settings import open_tls
 from rangelog_server_common.tokens.settings import open_verifier
@@ -93,7 +94,11 @@ class Runtime:
             client = self._client()
             stack.push_async_callback(client.close)
             rights, trust, verifier = self._open_checks(stack, client)
+            quotas = QuotaGuard()
+            quotas.pd = client.metadata.pd
+            stack.push_async_callback(quotas.close)
             control = self._control(verifier)
+            control.hold_by(quotas.hold_call)
             control.limit_by(lambda caller, method, request: rights.require(caller, needs_of_call(method, request)))
             stack.push_async_callback(control.stop)
             topics = TopicClient(client.metadata.pd)
@@ -115,15 +120,16 @@ class Runtime:
             watch.on_assigned, watch.on_withdrawn = host.assigned, host.withdrawn
             watch.on_topic, watch.on_topic_gone = owned.topic_changed, owned.topic_gone
             port = ProducerPort(
-                row.name, row.incarnation, settings.token, owned, loop, rights=rights, verifier=verifier
+                row.name, row.incarnation, settings.token, owned, loop, rights=rights, verifier=verifier, quotas=quotas
             )
             stack.callback(port.close)
             server = await self._listen(make_factory(port), bound)
             stack.callback(server.close)
-            rest_address = await self._open_rest(stack, client, rights, verifier)
+            rest_address = await self._open_rest(stack, client, rights, verifier, quotas)
 
             registration = Registration(BrokerClient(client.metadata.pd), row, owned)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
+            registration.heard_quotas = quotas.heard
             facts = metrics.BrokerFacts(port, owned, journals, host, registration)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
@@ -189,7 +195,12 @@ class Runtime:
         return await serve_metrics(stack, listen, "broker", self._row.name, parts, problems, self._settings.tls)
 
     async def _open_rest(
-        self, stack: AsyncExitStack, client: Client, rights: RightsGuard, verifier: TokenVerifier | None
+        self,
+        stack: AsyncExitStack,
+        client: Client,
+        rights: RightsGuard,
+        verifier: TokenVerifier | None,
+        quotas: QuotaGuard,
     ) -> str:
         """Serve the REST interface, if there is to be one; return its address. Raises Unavailable."""
         settings = self._settings
@@ -198,7 +209,9 @@ class Runtime:
         from rangelog_broker.rest.server import RestServer  # the web framework is not loaded without it
 
         bound = stack.enter_context(bind(settings.rest_listen))
-        rest = RestServer(client, token=settings.token, tls=settings.tls, rights=rights, verifier=verifier)
+        rest = RestServer(
+            client, token=settings.token, tls=settings.tls, rights=rights, verifier=verifier, quotas=quotas
+        )
         stack.push_async_callback(rest.close)
         await rest.start(bound)
         return self._advertised(bound.getsockname())

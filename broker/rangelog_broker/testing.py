@@ -121,6 +121,9 @@ class _MemoryServer:
     def limit_by(self, check: Any) -> None:
         """As GrpcServer: nobody has a certificate here."""
 
+    def hold_by(self, hold: Any) -> None:
+        """As GrpcServer: there are no quotas here."""
+
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
         """As GrpcServer."""
         self._end = self._around.serve(self._address, self._handlers)

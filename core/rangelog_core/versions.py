@@ -21,7 +21,7 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-FEATURE_LEVEL = 10
+FEATURE_LEVEL = 11
 """Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
 means never changes afterwards). All processes report it."""
 
@@ -35,6 +35,7 @@ LEVEL_CHANGES = {
     8: "rights of clients",
     9: "the audit log",
     10: "objects of the tier are encrypted where servers have keys; tokens of clients",
+    11: "quotas of clients and of name prefixes",
 }
 """By feature level: what the cluster does from this cluster version on."""
 

@@ -25,6 +25,7 @@ from pdctl.logs.command import logs
 from pdctl.manifests import manifest, streams
 from pdctl.members.pd import pd_group
 from pdctl.objects import object_group
+from pdctl.quotas import quota
 from pdctl.ranges import range_group
 from pdctl.repairs import repair
 from pdctl.restore import restore
@@ -112,7 +113,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, token_group, audit,
+    table, transaction, task, repair, doctor, locate, verify, top, logs, acl, token_group, quota, audit,
     upgrade, context_group, encryption,
 )  # fmt: skip
 cluster.add_command(set_tier)

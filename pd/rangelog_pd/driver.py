@@ -45,6 +45,7 @@ from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_pd.tier_check import TierTrials, leader_watch
 from rangelog_pd.token_signer import TokenSigner
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2
+from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.tokens.verifier import NO_TRUST, TokenTrust
 
 PROPOSE_TIMEOUT_S = 2.5
@@ -95,6 +96,8 @@ class Driver:
         self.audit_problem = ""
         """Why the last try to write the audit log to its stream failed."""
         self.token_signer = TokenSigner()
+        self.quotas = QuotaGuard()
+        self.quotas.refresh = self._load_quotas
         self._trust = NO_TRUST
         self._clock = ClusterTime()
         self._clock_is_off = False
@@ -196,6 +199,15 @@ class Driver:
     def tokens_version(self) -> int:
         """Return the version of what servers check tokens against."""
         return self._machine.state.tokens.version
+
+    def quotas_version(self) -> int:
+        """Return the version of the quotas."""
+        return self._machine.state.quotas.version
+
+    def _load_quotas(self) -> None:
+        if self.quotas.book.version != self.quotas_version():
+            with self.state() as state:
+                self.quotas.book.load(state.quotas.quotas.values(), state.quotas.version)
 
     def token_trust(self) -> TokenTrust:
         """Return what this member checks tokens against: its own state."""

@@ -22,6 +22,7 @@ from rangelog_pd.state.tier_stores import tier_url
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.metrics.call_tally import CALL_FIGURES
 from rangelog_server_common.metrics.figures import Figure, FigureGroup, counter, gauge, histogram
+from rangelog_server_common.quotas.figures import QUOTA_FIGURES
 
 BEHIND_MAX = 1_000
 """Entries of the log that a ready member may still have to apply."""
@@ -172,7 +173,11 @@ FIGURES: Sequence[Figure[PdFacts]] = (*_OWN, *_CLUSTER)
 
 def parts(driver: Driver, server: GrpcServer) -> list[FigureGroup[Any]]:
     """Return all that a placement driver exports, for an endpoint."""
-    return [FigureGroup(lambda: look(driver), FIGURES), FigureGroup(lambda: server.calls, CALL_FIGURES)]
+    return [
+        FigureGroup(lambda: look(driver), FIGURES),
+        FigureGroup(lambda: server.calls, CALL_FIGURES),
+        FigureGroup(lambda: driver.quotas, QUOTA_FIGURES),
+    ]
 
 
 def problems(status: ConsensusStatus) -> list[str]:

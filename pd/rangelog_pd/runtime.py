@@ -68,6 +68,7 @@ class Runtime:
         verifier = open_verifier(watched, settings, driver.token_trust)
         server = GrpcServer(token=settings.token, tls=tls, refused=driver.note_refusal, verifier=verifier)
         service_names = add_services(driver, server.server)
+        server.hold_by(driver.quotas.hold_call)
         snapshots = TierSnapshots(driver)
         audit = AuditWriter(driver, driver.api_addresses, settings.token, tls)
         tasks: list[asyncio.Task[Any]] = []

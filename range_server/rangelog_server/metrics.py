@@ -18,6 +18,7 @@ from rangelog_server.serving.connection import DataPlane
 from rangelog_server.wal.log import Wal
 from rangelog_server_common.metrics.call_tally import CALL_FIGURES, CallTally
 from rangelog_server_common.metrics.figures import Figure, FigureGroup, counter, gauge, histogram
+from rangelog_server_common.quotas.figures import QUOTA_FIGURES
 
 if TYPE_CHECKING:
     from rangelog_server.agent.agent import Agent
@@ -156,6 +157,7 @@ class Watched:
                 FIGURES,
             ),
             FigureGroup(lambda: self._calls, CALL_FIGURES),
+            FigureGroup(lambda: self._plane.quotas, QUOTA_FIGURES),
         ]
 
     def problems(self) -> list[str]:

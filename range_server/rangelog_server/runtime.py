@@ -117,6 +117,8 @@ class Runtime:
                 control.agent = watched.agent = agent
                 plane.rights.pd, agent.heard_rights = agent.pd, plane.rights.heard
                 stack.push_async_callback(plane.rights.close)
+                plane.quotas.pd, agent.heard_quotas = agent.pd, plane.quotas.heard
+                stack.push_async_callback(plane.quotas.close)
                 if plane.verifier is not None:
                     trust.pd, agent.heard_tokens = agent.pd, trust.heard
                     stack.push_async_callback(trust.close)

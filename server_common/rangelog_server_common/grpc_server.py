@@ -53,6 +53,8 @@ RightsCheck = Callable[[Principal, str, Any], Awaitable[None]]
 """Given who calls, what, and the request; raises where it may not."""
 Refused = Callable[[str, str, str, RangelogError], None]
 """Given who was refused (empty: nobody knows), its host, the method and the error."""
+CallHold = Callable[[Principal | None, str, float | None], Awaitable[None]]
+"""Given who calls, what, and the time left in s (None: no deadline); waits until the call may be made."""
 _REFUSALS = (Unauthorized, RoleForbids, RightMissing, HandshakeFailed)
 
 
@@ -75,6 +77,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self.calls = CallTally()
         self.check_rights: RightsCheck | None = None
         self.refused: Refused | None = None
+        self.hold: CallHold | None = None
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
@@ -99,6 +102,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                     check_caller(principal, method, request)
                     if self.check_rights is not None:
                         await self.check_rights(principal, method, request)
+                if self.hold is not None and not is_open:
+                    await self.hold(principal, method, context.time_remaining())
                 with served(method.removeprefix("/"), handler_call_details.invocation_metadata or ()):
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         response = await inner(request, context)
@@ -228,6 +233,10 @@ class GrpcServer:
     def limit_by(self, check: RightsCheck) -> None:
         """Have every call with a certificate pass a check of rights, behind that of its role."""
         self._interceptor.check_rights = check
+
+    def hold_by(self, hold: CallHold) -> None:
+        """Have every call wait until its client may make it, behind all that may refuse it."""
+        self._interceptor.hold = hold
 
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
         """Listen on "host:port" (port 0: any free one) and return the port. Raises Unavailable when the port is in use."""

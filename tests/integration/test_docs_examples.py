@@ -36,6 +36,12 @@ async def test_the_examples_of_a_page(broker_cluster: Cluster, page: str, tmp_pa
     assert count >= 7
 
 
+async def test_the_page_of_quotas(broker_cluster: Cluster, tmp_path: Path) -> None:
+    """Its commands succeed one after the other, and leave no quota."""
+    async with asyncio.timeout(120):
+        assert await PageRunner(ROOT / "docs" / "quotas.md", broker_cluster.connect_string, tmp_path).run() == 1
+
+
 async def test_the_page_of_the_command_line(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
     """Its commands succeed one after the other on a cluster without streams, and print what it shows."""
     cluster = await asyncio.to_thread(cluster_factory)

@@ -13,6 +13,7 @@ from tests.mutants.operations import OPERATIONS
 from tests.mutants.packing import PACKING
 from tests.mutants.page import PAGE
 from tests.mutants.placement import PLACEMENT
+from tests.mutants.quotas import QUOTAS
 from tests.mutants.repacks import REPACKS
 from tests.mutants.repairs import REPAIRS
 from tests.mutants.restores import RESTORES
@@ -28,6 +29,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *RESTORES,
     *RIGHTS,
     *TOKENS,
+    *QUOTAS,
     *AUDIT,
     *MEMBERS,
     *TIER,

@@ -77,6 +77,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Rights": (ADMIN, {"CheckRights": "range-server broker admin"}),
         "Audit": (ADMIN, {}),
         "Tokens": (ADMIN, {"GetTokenTrust": "range-server broker admin"}),
+        "Quotas": (ADMIN, {"ListQuotas": "range-server broker admin"}),
     },
     Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {}), "Logs": (ADMIN, {})},
     Port.BROKER_CONTROL: {

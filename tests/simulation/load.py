@@ -17,6 +17,7 @@ from tests.simulation import (
     virtual_operators,
     virtual_packing,
     virtual_planning,
+    virtual_quotas,
     virtual_reading,
     virtual_repacking,
     virtual_scrubbing,
@@ -147,6 +148,8 @@ class Load:
             virtual_tier.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
+        if clients.cluster.seed % virtual_quotas.EVERY == 1:
+            virtual_quotas.start(clients)
         virtual_scrubbing.start(clients)
         virtual_audit.start(clients)
         if clients.cluster.seed % virtual_packing.PIECES_EVERY == 2:

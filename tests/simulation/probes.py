@@ -41,6 +41,7 @@ from tests.simulation import (
     virtual_following,
     virtual_leader_deaths,
     virtual_packing,
+    virtual_quotas,
     virtual_repacking,
     virtual_scrubbing,
     virtual_sink,
@@ -146,6 +147,7 @@ CORNER_CASES = (
     *virtual_disaster.RARE,
     *virtual_leader_deaths.CORNER_CASES,
     *virtual_leader_deaths.RARE_CASES,
+    *virtual_quotas.RARE,
     "a conditional change conflicted",
     "a change of a row has an unknown outcome",
     "a watch of a table was followed",
@@ -173,6 +175,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_writers(watch, cluster)
         _watch_servers(watch, cluster)
         watch_moves(watch, stack, cluster)
+        virtual_quotas.watch(watch, cluster)
         watch_directives(watch, cluster)
         probes_of_repairs.watch_repairs(watch, cluster)
         virtual_packing.watch_packing(watch, cluster)

@@ -25,6 +25,7 @@ from tests.simulation import (
     virtual_following,
     virtual_leader_deaths,
     virtual_packing,
+    virtual_quotas,
     virtual_repacking,
 )
 from tests.simulation.fresh_seeds import commit_id, fresh_seed
@@ -96,6 +97,7 @@ class Summary:
             *RARE,
             *virtual_repacking.RARE,
             *virtual_packing.RARE,
+            *virtual_quotas.RARE,
             *virtual_following.RARE,
             *virtual_disaster.RARE,
             *probes_of_repairs.RARE,

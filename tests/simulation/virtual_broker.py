@@ -95,6 +95,9 @@ class _Services:
     def limit_by(self, check: object) -> None:
         """Nobody has a certificate here, so nobody's rights are looked at."""
 
+    def hold_by(self, hold: object) -> None:
+        """Calls of the simulation's clients are not held: they are no load."""
+
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
         return CONTROL_PORT
 

@@ -56,6 +56,8 @@ class Registration:
         """Told the version of the rights in force with each answer."""
         self.heard_tokens: Callable[[int], None] = lambda version: None
         """Told the version of what tokens are checked against with each answer."""
+        self.heard_quotas: Callable[[int], None] = lambda version: None
+        """Told the version of the quotas with each answer."""
 
     async def register(self) -> None:
         """Register. Raises PreconditionFailed (another one of this name is alive), Unavailable, Unauthorized."""
@@ -76,6 +78,7 @@ class Registration:
             self._reported.minute_s = response.rate_minute_ms / 1000
         self.heard_rights(response.rights_version)
         self.heard_tokens(response.tokens_version)
+        self.heard_quotas(response.quotas_version)
         self.answered_s = asyncio.get_running_loop().time()
         _log.info("registered as %s@%016x at %s", row.name, row.incarnation, row.address)
 
@@ -113,6 +116,7 @@ class Registration:
                 self.answered_s = asyncio.get_running_loop().time()
                 self.heard_rights(response.rights_version)
                 self.heard_tokens(response.tokens_version)
+                self.heard_quotas(response.quotas_version)
                 if response.register:
                     await self.register()
                 elif not response.send_all:

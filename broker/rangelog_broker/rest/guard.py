@@ -24,8 +24,10 @@ from rangelog.errors import (
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
 from rangelog_broker.serving.needs import needs_of_path
 from rangelog_core.net.principals import Port, Principal
+from rangelog_core.quotas import Measure, charge
 from rangelog_core.tracing import served
 from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
+from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import admit_caller
 from rangelog_server_common.tokens.verifier import TokenVerifier
@@ -64,8 +66,12 @@ class Guard:
         requests_max: int = REQUESTS_MAX,
         rights: RightsGuard | None = None,
         verifier: TokenVerifier | None = None,
+        quotas: QuotaGuard | None = None,
     ) -> None:
-        """`rights`: what the clients of this process may do. `verifier`: of tokens, if they are accepted."""
+        """`rights`: what the clients of this process may do. `quotas`: what holds them off.
+
+        `verifier`: of tokens, if they are accepted.
+        """
         self._app = app
         self._secret = token or None
         self._verifier = verifier
@@ -75,6 +81,7 @@ class Guard:
         self._requests_max = requests_max
         self._running = 0
         self._rights = rights
+        self._quotas = quotas
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request. Part of ASGI."""
@@ -110,11 +117,29 @@ class Guard:
                     async with asyncio.timeout(self._request_timeout_s):
                         if self._rights is not None:
                             await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
+                        if self._quotas is not None and self._quotas.book.any:
+                            send = await self._hold(self._quotas, caller, len(body), send)
                         await self._app(scope, _Replay(body, receive), send)
             except TimeoutError:
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
         finally:
             self._running -= 1
+
+    async def _hold(self, quotas: QuotaGuard, caller: Principal | None, body_bytes: int, send: Send) -> Send:
+        """Wait until the client may go on; return what also counts the bytes that it is sent. Raises Overloaded."""
+        who = client_of(caller)
+        if who is None:
+            return send
+        await quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+        await quotas.hold(who, Measure.APPEND, body_bytes, self._request_timeout_s)
+        await quotas.hold(who, Measure.READ, 0, self._request_timeout_s)
+        buckets = quotas.book.buckets(who, None, Measure.READ)
+
+        async def counted(message: Message) -> None:
+            charge(buckets, quotas.now_us(), len(message.get("body", b"")))
+            await send(message)
+
+        return counted if buckets else send
 
     def _caller(self, scope: Message, headers: dict[bytes, bytes]) -> Principal | None:
         """Return who asks; None: nobody knows, without TLS. Raises Refusal, Unauthorized, RoleForbids, Unavailable."""

@@ -7,6 +7,7 @@ from rangelog_broker.rest.app import make_app
 from rangelog_core.net.principals import Port
 from rangelog_core.net.tls import TlsConfig
 from rangelog_server_common.http_server import HEAD_TIMEOUT_S, HttpServer
+from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.verifier import TokenVerifier
 
@@ -26,10 +27,11 @@ class RestServer(HttpServer):
         head_timeout_s: float = HEAD_TIMEOUT_S,
         rights: RightsGuard | None = None,
         verifier: TokenVerifier | None = None,
+        quotas: QuotaGuard | None = None,
     ) -> None:
         """Raises ConfigInvalid where the files of `tls` cannot be used."""
         super().__init__(
-            make_app(client, token=token, rights=rights, verifier=verifier),
+            make_app(client, token=token, rights=rights, verifier=verifier, quotas=quotas),
             tls=tls,
             tokens=verifier is not None,
             port=Port.BROKER_REST,

@@ -36,11 +36,13 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
+from rangelog_core.quotas import Measure, RateBuckets
 from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
 from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
 from rangelog_server_common.metrics.tally import count_by
+from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller
@@ -55,6 +57,8 @@ UNANSWERED_BYTES_MAX = 32 * MIB
 """Of one connection; above it the connection is not read."""
 UNANSWERED_MAX = 10_000
 """Requests of one connection without an answer."""
+OWED_S_MAX, UNREAD_S_MAX = 1.0, 1.0
+"""A client that sends while more than the first is owed to a quota is not read for a while: the second at most."""
 CHANGING_S_MAX = 0.25
 """A batch for a shard that is being opened or ended waits for so long before it is refused."""
 
@@ -97,6 +101,7 @@ class ProducerPort:
     questions: set[asyncio.Task[None]] = field(default_factory=set)
     counts: ProduceCounts = field(default_factory=ProduceCounts)
     rights: RightsGuard = field(default_factory=RightsGuard)
+    quotas: QuotaGuard = field(default_factory=QuotaGuard)
     verifier: TokenVerifier | None = None
     """Of tokens, if they are accepted."""
 
@@ -135,7 +140,9 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._closed = False
         self._unanswered: dict[int, tuple[int, float]] = {}  # by request: its bytes, and when it came
         self._unanswered_bytes = 0
-        self._reading_paused = self._writing_paused = False
+        self._reading_paused = self._writing_paused = self._held_off = False
+        self._throttled: dict[int, RateBuckets] = {}  # by request, to be told with its answer
+        self._book, self._meter = port.quotas.book, QuotaMeter(port.quotas)
         self._deadline = 0.0
         self._gate = FrameGate(port.rights, self._handle_later)
         self._caller = ConnectionCaller(self._gate, Port.BROKER_DATA, port.token, port.verifier)
@@ -261,6 +268,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         if hello.server != port.name or hello.incarnation not in (0, port.incarnation):
             raise WrongServer(f"this is broker {port.name}@{port.incarnation:016x}")
         self._greeted = True
+        self._meter.admitted(self._caller.principal, hello.client)
         reply = data_pb2.HelloReply(
             protocol_version=version,
             server=port.name,
@@ -278,13 +286,13 @@ class ProducerConnection(asyncio.BufferedProtocol):
             return
         changing = self._port.shards.changing(wanted.topic_id, wanted.shard_id)
         if changing is not None:
-            self._ask(frame.request_id, len(frame.payload))
+            self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
             self._port.spawn(self._produce_later(frame, wanted, changing))
             return
         shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
         header, producer = _checked(frame.payload)
         self._port.counts.received_records += header.count
-        self._ask(frame.request_id, len(frame.payload))
+        self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
         shard.produce(header, producer, frame.payload, self, frame.request_id)
 
     async def _produce_later(self, frame: Frame, wanted: data_pb2.Produce, changing: asyncio.Future[None]) -> None:
@@ -310,7 +318,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         header, producer = _checked(frame.payload)
         self._port.counts.received_records += header.count
         name = check_name("transactional id", wanted.transactional_id)
-        self._ask(frame.request_id, len(frame.payload))
+        self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
         shard.transactions.stage(wanted.number, name, producer, frame.payload, self, frame.request_id)
 
     async def _find_batch(self, request_id: int, wanted: data_pb2.FindBatch) -> None:
@@ -335,13 +343,43 @@ class ProducerConnection(asyncio.BufferedProtocol):
         """See Reply."""
         self._answered(request_id)
         self._port.counts.acked_batches += 1
-        self._send(Opcode.PRODUCE_REPLY, request_id, data_pb2.ProduceReply(offset=offset).SerializeToString())
+        reply = data_pb2.ProduceReply(offset=offset)
+        if self._throttled:
+            reply.throttle_ms = self._throttle_ms(request_id)
+        self._send(Opcode.PRODUCE_REPLY, request_id, reply.SerializeToString())
 
     def refused(self, request_id: int, error: RangelogError) -> None:
         """See Reply."""
         self._answered(request_id)
+        self._throttled.pop(request_id, None)
         count_by(self._port.counts.refused, error.code)
         self._send_error(request_id, error)
+
+    # ---- quotas
+
+    def _charge(self, request_id: int, topic_id: int, size_bytes: int) -> None:
+        """Count a batch that is to be answered; its answer says for how long to hold."""
+        buckets, before_us = self._meter.take(Measure.APPEND, (_TOPIC, topic_id), size_bytes)
+        if not buckets:
+            return
+        self._throttled[request_id] = buckets
+        over_s = before_us / 1_000_000 - OWED_S_MAX
+        if over_s > 0 and not self._held_off and not self._closed:
+            self._held_off = True
+            self._pause_reading()
+            self._port.loop.call_later(min(over_s, UNREAD_S_MAX), self._hold_off_no_more)
+
+    def _throttle_ms(self, request_id: int) -> int:
+        """Return what is left to wait now: what the append took is over already."""
+        buckets = self._throttled.pop(request_id, None)
+        owed_us = self._meter.owed_us(buckets) if buckets else 0
+        if owed_us:
+            self._port.quotas.counts.note(Measure.APPEND, owed_us)
+        return -(-owed_us // 1000)
+
+    def _hold_off_no_more(self) -> None:
+        self._held_off = False
+        self._resume_if_answered()
 
     def close(self) -> None:
         """Send the queued frames, then close."""
@@ -374,8 +412,10 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def _is_full(self) -> bool:
         return self._unanswered_bytes > UNANSWERED_BYTES_MAX or len(self._unanswered) > UNANSWERED_MAX
 
-    def _ask(self, request_id: int, size_bytes: int) -> None:
-        """Note a request that is to be answered."""
+    def _ask(self, request_id: int, size_bytes: int, topic_id: int = 0) -> None:
+        """Note a request that is to be answered. `topic_id`: of a batch."""
+        if topic_id and self._book.any:
+            self._charge(request_id, topic_id, size_bytes)
         self._unanswered[request_id] = size_bytes, time.perf_counter()
         self._unanswered_bytes += size_bytes
         self._port.counts.received_bytes += size_bytes
@@ -395,7 +435,13 @@ class ProducerConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_if_answered(self) -> None:
-        if self._reading_paused and not self._is_full and not self._writing_paused and not self._closed:
+        if (
+            self._reading_paused
+            and not self._held_off
+            and not self._is_full
+            and not self._writing_paused
+            and not self._closed
+        ):
             self._reading_paused = False
             self._transport.resume_reading()
 

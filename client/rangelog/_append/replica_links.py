@@ -33,6 +33,9 @@ class RangeEvents(Protocol):
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
         """The replica holds all records below `durable_offset` durably."""
 
+    def throttled(self, range_index: int, replica: ReplicaId, hold_ms: int) -> None:
+        """The replica holds the writer off: it is over a quota."""
+
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append."""
 
@@ -69,6 +72,8 @@ class _Listener:
             self._followed.add(self._replica)
         elif self._followed:
             self._followed.discard(self._replica)
+        if reply.throttle_ms:  # before the ack, which lets the next batch go
+            self._events.throttled(self._range_index, self._replica, reply.throttle_ms)
         self._events.acked(self._range_index, self._replica, reply.durable_offset)
         if reply.confirm_wanted:
             self._events.confirm_wanted(self._range_index, self._replica)

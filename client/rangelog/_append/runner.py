@@ -111,9 +111,13 @@ class AppenderRunner:
         self.core.submit(_now_ms(), base_offset, end_offset, data)
         if self._spans is not None:
             self._spans.submitted(base_offset, end_offset, len(data))
-        if self._tick_delay_ms == TICK_CALM_MS or self.core.holds_much:
+        if self._tick_delay_ms == TICK_CALM_MS or self.core.holds_much or self.core.waits:
             self._tick_in_time()
         self._perform()
+
+    def held_s(self) -> float:
+        """Return for how long quotas have held this writer off: time that no server is late by."""
+        return self.core.held_ms / 1000
 
     def close(self) -> None:
         """Stop; connections stay open for other writers. The last confirm offset is sent, since no other program sends it."""
@@ -152,6 +156,12 @@ class AppenderRunner:
         """The replica holds all records below `durable_offset` durably."""
         self.core.acked(_now_ms(), range_index, replica, durable_offset)
         self._perform()
+
+    def throttled(self, range_index: int, replica: ReplicaId, hold_ms: int) -> None:
+        """The replica holds the writer off: it is over a quota."""
+        self.core.throttled(_now_ms(), range_index, replica, hold_ms)
+        if self.core.waits:
+            self._tick_in_time()
 
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append."""

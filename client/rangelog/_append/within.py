@@ -11,15 +11,30 @@ from rangelog_core.errors import RangelogError
 _T = TypeVar("_T")
 
 
-async def within(future: asyncio.Future[_T], limit_s: float, error: Callable[[], RangelogError]) -> _T:
-    """Wait for a future that has no other waiter; after `limit_s` seconds it fails with `error()`."""
-    timer = future.get_loop().call_later(limit_s, _expire, future, error)
+async def within(
+    future: asyncio.Future[_T],
+    limit_s: float,
+    error: Callable[[], RangelogError],
+    held_s: Callable[[], float] | None = None,
+) -> _T:
+    """Wait for a future that has no other waiter; after `limit_s` seconds it fails with `error()`.
+
+    `held_s`: returns a time so far that does not count, if there is such a time.
+    """
+    loop = future.get_loop()
+    timer: asyncio.TimerHandle
+    began_s = loop.time() - (held_s() if held_s is not None else 0.0)
+
+    def expire() -> None:
+        nonlocal timer
+        left_s = began_s + limit_s + held_s() - loop.time() if held_s is not None else 0.0
+        if left_s > 0:
+            timer = loop.call_later(left_s, expire)
+        elif not future.done():
+            future.set_exception(error())
+
+    timer = loop.call_later(limit_s, expire)
     try:
         return await future
     finally:
         timer.cancel()
-
-
-def _expire(future: asyncio.Future[_T], error: Callable[[], RangelogError]) -> None:
-    if not future.done():
-        future.set_exception(error())

@@ -225,7 +225,7 @@ class Writer:
             headers: Header names and values, at most 255 of them.
             timestamp: A datetime, or milliseconds since the Unix epoch; None: now.
             expected_end: Append only if this is `next_offset`, so that the record gets this offset or none (docs/sdk.md).
-            timeout_s: Limit in seconds; None: the writer's `append_timeout_s`.
+            timeout_s: Limit in seconds; None: the writer's `append_timeout_s`, and what a quota holds the writer off.
 
         Raises:
             AppendTimeout: No ack in time. If `outcome_unknown` is set, the writer still retries the append.
@@ -475,15 +475,13 @@ class Writer:
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
         """Wait for a future that has no other waiter."""
         limit_s = self._append_timeout_s if timeout_s is None else timeout_s
-        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown))
+        held_s = self._runner.held_s if self._runner and timeout_s is None else None
+        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown), held_s)
 
     def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
         confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
-        return AppendTimeout(
-            f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
-            "The writer retries; see `pdctl server list`",
-            outcome_unknown=outcome_unknown,
-        )
+        why = "too few range servers answer? The writer retries; see `pdctl server list`"
+        return AppendTimeout(f"not acked within {limit_s:g} s{confirmed}: {why}", outcome_unknown=outcome_unknown)
 
     def _running(self) -> AppenderRunner:
         if self._closed:
@@ -491,7 +489,7 @@ class Writer:
         if self._runner is None:
             raise WriterClosed("the writer is not open: use `async with client.writer(...)`; blocking clients: `with`")
         if self._runner.core.error is not None:
-            self._told, self._untold = True, None
+            self.note_told()
             raise self._runner.core.error
         return self._runner
 

@@ -82,7 +82,7 @@ Effect = SendBatch | AskFor | RecordsAcked | RecordsRefused
 class _Lane:
     """What was numbered for one shard and has no outcome, and what waits to be numbered."""
 
-    __slots__ = ("asking", "connected", "ended", "next_sequence", "queue", "shard_id", "unresolved")
+    __slots__ = ("asking", "connected", "ended", "held", "next_sequence", "paced", "queue", "shard_id", "unresolved")
 
     def __init__(self, shard_id: int) -> None:
         self.shard_id = shard_id
@@ -92,6 +92,8 @@ class _Lane:
         self.connected = False
         self.ended = False
         self.asking = False
+        self.held = False  # over a quota: nothing is numbered
+        self.paced = False  # since then: one batch after the other, whose ack tells what it owes
 
     @property
     def in_flight(self) -> int:
@@ -304,10 +306,25 @@ class ProducerCore:
         if lane is None or records is None:
             return
         self._effects.append(RecordsAcked(shard_id, offset, [record[0] for record in records]))
+        lane.paced = lane.held  # an ack that holds nothing off ends the pace
         if lane.ended:
             self._settled(shard_id, lane)
         else:
             self._pump(shard_id)
+
+    def hold(self, shard_id: int) -> None:
+        """Number nothing more for this shard until it is released: the producer is over a quota."""
+        lane = self._lanes.get(shard_id)
+        if lane is not None:
+            lane.held = lane.paced = True
+
+    def release(self, shard_id: int) -> None:
+        """Nothing is owed any more."""
+        lane = self._lanes.get(shard_id)
+        if lane is not None and lane.held:
+            lane.held = False
+            if not lane.ended:
+                self._pump(shard_id)
 
     def missing(self, shard_id: int, sequence: int) -> None:
         """The owner lacks batches before this one: all without an outcome are sent again, in order."""
@@ -358,14 +375,14 @@ class ProducerCore:
 
     def _pump(self, shard_id: int) -> None:
         lane = self._lanes.get(shard_id)
-        if lane is None or not lane.queue or self.error is not None:
+        if lane is None or not lane.queue or lane.held or self.error is not None:
             return
         if not lane.connected:
             self._wanted.add(shard_id)
             return
         if self._doubtful and not self._doubtful.isdisjoint(self._ancestors(shard_id)):
             return
-        while lane.queue and lane.in_flight < self.batches_in_flight_max:
+        while lane.queue and lane.in_flight < (1 if lane.paced else self.batches_in_flight_max):
             records = self._next_batch(lane.queue)
             sequence = lane.next_sequence
             lane.next_sequence += 1

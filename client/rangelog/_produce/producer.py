@@ -476,14 +476,14 @@ class TopicProducer:
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
         """Wait for a future that has no other waiter."""
         limit_s = self._append_timeout_s if timeout_s is None else timeout_s
-        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown))
+        runner = self._runner if timeout_s is None else None
+        held_s = (lambda: runner.held_s) if runner is not None else None
+        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown), held_s)
 
     def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
         problem = (self._runner.problem if self._runner else "") or "no broker answers, or too few range servers"
-        return AppendTimeout(
-            f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`",
-            outcome_unknown=outcome_unknown,
-        )
+        told = f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`"
+        return AppendTimeout(told, outcome_unknown=outcome_unknown)
 
     def _running(self) -> ProducerRunner:
         if self._closed:

@@ -57,6 +57,10 @@ class _Sent:
         self.tries = 1
 
 
+HOLD_MS_MAX = 30_000
+"""No broker holds a producer off for longer at a time."""
+
+
 class ProducerRunner:
     """One producer's core with all that it acts on."""
 
@@ -89,6 +93,10 @@ class ProducerRunner:
         self._traced = tracing.is_active()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
+        self._held_until_s: dict[int, float] = {}  # shards for which nothing more is sent, by a quota
+        self._all_held_until_s = 0.0
+        self.held_s = 0.0
+        """For how long quotas have held this producer off in all, and will for what is owed now."""
         self._ticker: asyncio.TimerHandle | None = None
         self._performing = False
         self.closed = False
@@ -216,6 +224,29 @@ class ProducerRunner:
         if not self.closed:
             self._has_outcome(shard_id, sequence)
             self.core.acked(shard_id, sequence, offset)
+            self._perform()
+
+    def held_off(self, shard_id: int, hold_ms: int) -> None:
+        """See LinkHost."""
+        if self.closed:
+            return
+        now_s = self._loop.time()
+        until_s = max(self._held_until_s.get(shard_id, 0.0), now_s + min(hold_ms, HOLD_MS_MAX) / 1000)
+        self.held_s += max(0.0, until_s - max(now_s, self._all_held_until_s))
+        self._all_held_until_s = max(self._all_held_until_s, until_s)
+        if shard_id not in self._held_until_s:
+            self._loop.call_at(until_s, self._hold_over, shard_id)
+        self._held_until_s[shard_id] = until_s
+        self.core.hold(shard_id)
+
+    def _hold_over(self, shard_id: int) -> None:
+        until_s = self._held_until_s[shard_id]
+        if until_s > self._loop.time() and not self.closed:
+            self._loop.call_at(until_s, self._hold_over, shard_id)
+            return
+        del self._held_until_s[shard_id]
+        if not self.closed:
+            self.core.release(shard_id)
             self._perform()
 
     def batches_missing(self, shard_id: int, sequence: int) -> None:

@@ -85,6 +85,9 @@ class LinkHost(Protocol):
     def batch_acked(self, shard_id: int, sequence: int, offset: int) -> None:
         """A batch is in the log."""
 
+    def held_off(self, shard_id: int, hold_ms: int) -> None:
+        """The producer is over a quota: nothing more is sent for so long."""
+
     def batches_missing(self, shard_id: int, sequence: int) -> None:
         """The owner lacks batches before this one."""
 
@@ -118,8 +121,10 @@ class _Attachment:
         """See ReplyListener."""
         sequence = self.requests.pop(request_id)
         self.replies += 1
-        offset = data_pb2.ProduceReply.FromString(frame.message).offset
-        self._link.acked(sequence, offset)
+        reply = data_pb2.ProduceReply.FromString(frame.message)
+        if reply.throttle_ms:  # before the ack, which lets the next batch go
+            self._link.throttled(reply.throttle_ms)
+        self._link.acked(sequence, reply.offset)
 
     def refused(self, request_id: int, error: RangelogError) -> None:
         """See ReplyListener."""
@@ -179,6 +184,10 @@ class ShardLink:
             attachment.requests[request_id] = sequence
 
     # ---- what the owner says
+
+    def throttled(self, hold_ms: int) -> None:
+        """The owner holds this producer off: it is over a quota."""
+        self._host.held_off(self._shard_id, hold_ms)
 
     def acked(self, sequence: int, offset: int) -> None:
         """A batch is in the log."""

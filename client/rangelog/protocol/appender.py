@@ -9,6 +9,8 @@ What holds:
   the floor are on A disks, so they are acked.
 * Batches in flight are sent to the next range with unchanged offsets. Appends wait; they do not fail.
 * The first FENCED by a higher epoch ends the writer. The outcome of unconfirmed batches stays unknown: they are never resent.
+* A replica that holds the writer off, by a quota, is not slow for that. The largest delay of all replicas counts, not their
+  sum: each of them counts the same bytes. While one is owed, batches wait here and go out one by one.
 * Seals because of failures are paced: each one soon after another waits twice as long, so that a bad network does not
   create many ranges.
 
@@ -17,11 +19,40 @@ Events are the methods that take `now_ms`; each may add effects, which `effects(
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
+from rangelog.protocol.append_effects import (
+    Confirmed as Confirmed,
+)
+from rangelog.protocol.append_effects import (
+    Connect as Connect,
+)
+from rangelog.protocol.append_effects import (
+    Effect as Effect,
+)
+from rangelog.protocol.append_effects import (
+    Leave as Leave,
+)
+from rangelog.protocol.append_effects import (
+    OpenRange as OpenRange,
+)
+from rangelog.protocol.append_effects import (
+    Probe as Probe,
+)
+from rangelog.protocol.append_effects import (
+    SealRange as SealRange,
+)
+from rangelog.protocol.append_effects import (
+    Send as Send,
+)
+from rangelog.protocol.append_effects import (
+    SendConfirm as SendConfirm,
+)
+from rangelog.protocol.append_effects import (
+    Stopped as Stopped,
+)
 from rangelog.protocol.window import ReplicaProgress, SentBatch, Window
 from rangelog_core.batch import restamp
 from rangelog_core.errors import InternalError, RangelogError, WriterFenced
@@ -52,92 +83,18 @@ PACE_BLOCKED_MS_MAX = 4_000.0
 CALM_MS = 10_000.0
 """A range that works with all replicas for this long resets the pace."""
 
+HOLD_MS_MAX = 30_000.0
+"""No server holds a writer off for longer at a time."""
+
+HOLD_CALM_MS = 500.0
+"""When no server has held the writer off for so long, what waits goes out together."""
+
 TICK_BUSY_MS = 50.0
 """The shortest time between two ticks: after failures, or when many bytes are kept for a replica."""
+TICK_MS_MIN = 1.0
+"""When the time is known at which a batch may go out."""
 TICK_CALM_MS = 1_000.0
 """The longest time: until the next event only the range's age matters. Ticks of a thousand writers cost processor time."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRange:
-    """The open range of the writer, as the placement driver created it."""
-
-    index: int
-    start_offset: int
-    acks: int
-    replicas: tuple[ReplicaId, ...]
-    created_ms: float  # on the clock of `now_ms`
-    size_bytes_max: int
-    age_ms_max: int
-
-
-class Connect(NamedTuple):
-    """Connect to this replica for this range, report `connected` or `disconnected`, and reconnect until the range is left."""
-
-    range_index: int
-    replica: ReplicaId
-
-
-class Send(NamedTuple):
-    """Send these consecutive batches to connected replicas."""
-
-    range_index: int
-    replicas: Sequence[ReplicaId]
-    batches: Sequence[SentBatch]
-    confirm_offset: int
-
-
-class SendConfirm(NamedTuple):
-    """Send the confirm offset to the replicas by itself, since no batch follows that carries it."""
-
-    range_index: int
-    replicas: Sequence[ReplicaId]
-    confirm_offset: int
-
-
-class Confirmed(NamedTuple):
-    """Resolve the application's appends below `offset`: they are acked."""
-
-    confirm_offset: int
-
-
-class Probe(NamedTuple):
-    """Find out whether the placement driver answers and has servers for another range, and report `probed`.
-
-    The confirm offset is not frozen before that: while there is no better placement, the writer keeps the range. There are
-    servers when at least `servers_min` are alive; with `strictly`, excluded ones do not count.
-    """
-
-    exclude_servers: tuple[str, ...]
-    strictly: bool
-    servers_min: int
-
-
-class SealRange(NamedTuple):
-    """Request the seal and the next range until a reply; report `sealed`, `seal_refused`, `floor_refused` or `fenced`."""
-
-    range_index: int
-    end_offset: int
-    exclude_servers: tuple[str, ...]
-    strictly: bool
-
-
-class Leave(NamedTuple):
-    """Send the committed end to the old range's replicas, in the background, and drop their links."""
-
-    range_index: int
-    start_offset: int
-    end_offset: int
-    replicas: tuple[ReplicaId, ...]
-
-
-class Stopped(NamedTuple):
-    """The writer has ended: fail all pending appends with this error."""
-
-    error: RangelogError
-
-
-Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | Stopped
 
 
 class AppenderPhase(Enum):
@@ -161,7 +118,10 @@ class Appender:
         self._troubles = 0
         self._entered_ms = now_ms
         self._roll_after_ms = now_ms
-        self._waiting: list[SentBatch] = []  # submitted while frozen
+        self._waiting: deque[SentBatch] = deque()  # submitted while frozen, or held off by a quota
+        self._held_until_ms = 0.0
+        self.held_ms = 0.0
+        """For how long quotas have held this writer off in all, and will for what is owed now."""
         self._waiting_end = 0
         self._leave_wanted = False
         self._enter(opened, (), now_ms)
@@ -202,19 +162,29 @@ class Appender:
         """Whether so many bytes are kept for replicas that one of them may be slow: then ticks are due soon."""
         return self._window.size_bytes > REPLICA_LAG_BYTES_MAX // 2
 
+    @property
+    def waits(self) -> bool:
+        """Whether batches wait for their turn: the writer is over a quota, or leaves its range."""
+        return bool(self._waiting)
+
     def tick_after_ms(self, now_ms: float) -> float:
         """Return when the next tick is due, unless an event other than an ack comes before."""
         if self.phase is not AppenderPhase.OPEN:
             return TICK_CALM_MS  # the placement driver's reply is the next event
-        if self.holds_much:
-            return TICK_BUSY_MS
+        after_ms = TICK_BUSY_MS if self.holds_much else self._calm_tick_ms(now_ms)
+        if self._waiting and now_ms < self._held_until_ms:
+            after_ms = min(after_ms, max(TICK_MS_MIN, self._held_until_ms - now_ms))
+        return after_ms
+
+    def _calm_tick_ms(self, now_ms: float) -> float:
         after_ms, trouble, end_offset, lag_ms_max = TICK_CALM_MS, False, self._window.end_offset, 0.0
         for progress in self._window.replicas.values():
             if progress.failed or progress.slow or progress.unreachable:
                 trouble = True
             elif progress.durable_offset < end_offset:
                 lag_ms_max = lag_ms_max or self._lag_ms_max()
-                after_ms = min(after_ms, progress.progress_ms + lag_ms_max - now_ms)
+                due_ms = max(progress.progress_ms, progress.held_until_ms) + lag_ms_max
+                after_ms = min(after_ms, due_ms - now_ms)
         if trouble:
             after_ms = min(after_ms, self._roll_due_ms() - now_ms)
         return max(TICK_BUSY_MS, after_ms)
@@ -225,11 +195,14 @@ class Appender:
             raise self.error
         assert base_offset == self.next_offset, "offsets are dense"
         batch = SentBatch(base_offset, end_offset, data, now_ms)
-        if self.phase is AppenderPhase.SEALING:
+        if self._waiting or now_ms < self._held_until_ms or self.phase is AppenderPhase.SEALING:
             self._waiting.append(batch)
             self._waiting_end = end_offset
             return
-        window = self._window
+        self._push(batch)
+
+    def _push(self, batch: SentBatch) -> None:
+        window, base_offset, end_offset = self._window, batch.base_offset, batch.end_offset
         window.push(batch)
         following = []  # replicas that were sent everything before
         for progress in window.replicas.values():
@@ -275,8 +248,19 @@ class Appender:
             return
         if self._window.acked(progress, durable_offset, now_ms):
             self._report()
+            if self._waiting:
+                self._release(now_ms)
             if self._full():
                 self._want_roll(now_ms)
+
+    def throttled(self, now_ms: float, range_index: int, replica: ReplicaId, hold_ms: float) -> None:
+        """A replica has taken what was sent, and holds this writer off: it is over a quota."""
+        progress = self._progress_of(range_index, replica)
+        if progress is not None:
+            until_ms = now_ms + min(hold_ms, HOLD_MS_MAX)
+            self.held_ms += max(0.0, until_ms - max(self._held_until_ms, now_ms))
+            self._held_until_ms = max(self._held_until_ms, until_ms)
+            progress.held_until_ms = max(progress.held_until_ms, until_ms)
 
     def refused(self, now_ms: float, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append. A higher epoch ends the writer; any other error excludes the replica."""
@@ -301,6 +285,8 @@ class Appender:
 
     def tick(self, now_ms: float) -> None:
         """Check for slow replicas, the range's age and failures that wait for a better placement. Due after `tick_after_ms`."""
+        if self._waiting:
+            self._release(now_ms)
         if self.phase is not AppenderPhase.OPEN:
             return
         for progress in self._window.replicas.values():
@@ -333,9 +319,10 @@ class Appender:
             progress.progress_ms = now_ms
         if self._window.unfreeze():
             self._report()
-        waiting, self._waiting = self._waiting, []
-        for batch in waiting:
-            self._window.push(batch)
+        if now_ms >= self._held_until_ms:
+            for batch in self._waiting:
+                self._window.push(batch)
+            self._waiting.clear()
         for progress in self._window.replicas.values():
             if progress.live:
                 self._send(progress)
@@ -360,8 +347,12 @@ class Appender:
             self._stop(InternalError(f"the range was sealed at {end_offset}, this writer froze {frozen}"))
             return
         old = self._range
-        rest = [*self._window.unconfirmed(), *self._waiting]
-        self._waiting = []
+        rest = self._window.unconfirmed()
+        if now_ms >= self._held_until_ms:
+            rest += self._waiting
+            self._waiting.clear()
+        for batch in self._waiting:  # held off: they follow one by one
+            batch.data = restamp(batch.data, range_index=opened.index, epoch=self.epoch)
         self._effects.append(Leave(old.index, old.start_offset, end_offset, old.replicas))
         self.seal_count += 1
         self._troubles = 0 if self._full() else self._troubles + 1
@@ -383,6 +374,19 @@ class Appender:
         return effects
 
     # ---- inside
+
+    def _release(self, now_ms: float) -> None:
+        """Send the next batch that waits, once nothing is owed and what was sent is confirmed: its ack tells what it owes."""
+        window = self._window
+        if self.phase not in (AppenderPhase.OPEN, AppenderPhase.PROBING) or now_ms < self._held_until_ms:
+            return
+        if window.confirm_offset != window.end_offset:
+            return
+        calm = now_ms - self._held_until_ms > HOLD_CALM_MS
+        for _ in range(len(self._waiting) if calm else 1):
+            batch = self._waiting.popleft()
+            batch.submitted_ms = now_ms
+            self._push(batch)
 
     def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
         self._range = opened
@@ -409,9 +413,9 @@ class Appender:
 
     def _judge(self, progress: ReplicaProgress, now_ms: float) -> None:
         """Exclude a replica that holds batches back, if the others suffice for acks."""
-        if progress.failed or progress.durable_offset >= self._window.end_offset:
+        if progress.failed or progress.durable_offset >= self._window.end_offset or now_ms < progress.held_until_ms:
             return
-        late = now_ms - progress.progress_ms > self._lag_ms_max()
+        late = now_ms - max(progress.progress_ms, progress.held_until_ms) > self._lag_ms_max()
         if late or self._window.lags_by(progress, REPLICA_LAG_BYTES_MAX):
             progress.slow = True
             if self._goes_on_without(progress):

@@ -43,6 +43,7 @@ class ReplicaProgress:
     unreachable: bool = False  # the last connection broke or failed
     slow: bool = False  # held batches back for too long, and has not moved since
     progress_ms: float = 0.0  # when its durable offset last rose, or it lacked nothing
+    held_until_ms: float = 0.0  # it holds this writer off until then, by a quota: it is not slow
 
 
 class Window:

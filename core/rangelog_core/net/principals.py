@@ -146,6 +146,7 @@ SERVICE_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Rights": _ADMINS,
     "rangelog.v1.Audit": _ADMINS,
     "rangelog.v1.Tokens": _ADMINS,
+    "rangelog.v1.Quotas": _ADMINS,
     "rangelog.v1.RangeServer": frozenset({Role.PD, Role.ADMIN}),
     "rangelog.v1.Groups": _PRODUCERS,
     "rangelog.v1.Tables": _PRODUCERS,
@@ -186,6 +187,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Tier/DescribeTier": _WITH_PD,
     "rangelog.v1.Rights/CheckRights": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
     "rangelog.v1.Tokens/GetTokenTrust": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
+    "rangelog.v1.Quotas/ListQuotas": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
     "rangelog.v1.Tier/FindObjects": frozenset({Role.RANGE_SERVER, Role.ADMIN}),
     "rangelog.v1.Groups/MergePositions": frozenset({Role.BROKER}),
 }

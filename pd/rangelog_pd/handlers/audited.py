@@ -41,6 +41,10 @@ def _of_rule(request: Any) -> str:
     return f"rule of {request.rule.principal}"
 
 
+def _of_quota(request: Any) -> str:
+    return f"quota of {request.principal or request.prefix}"
+
+
 def _cluster(_request: Any) -> str:
     return "cluster"
 
@@ -75,6 +79,8 @@ AUDITED: dict[str, Resource] = {
     "EnforceRights": _cluster,
     "CreateToken": _named("token"),
     "RevokeToken": _named("token"),
+    "SetQuota": _of_quota,
+    "RemoveQuota": _of_quota,
     "AddMember": _named("placement driver"),
     "RemoveMember": _named("placement driver"),
     "TransferLeadership": _named("placement driver"),
@@ -89,7 +95,7 @@ NOT_AUDITED = frozenset(
         "ListNamespaces", "DescribeTopic", "ListTopics", "ListShards", "ListBrokers", "FindOwners", "ListRepairs",
         "InspectRanges", "LocateOffset", "FindTasks", "InspectMember", "DescribeTier", "FindObjects", "DescribeDrain",
         "CheckImpact", "GetCursor", "ListCursors", "ExplainPlacement", "PlanRebalance", "DescribeRebalance", "DescribeRestore",
-        "ListRights", "CheckRights", "ListMembers", "DescribeAudit", "ListTokens", "GetTokenTrust",
+        "ListRights", "CheckRights", "ListMembers", "DescribeAudit", "ListTokens", "GetTokenTrust", "ListQuotas",
         # the work of writers, readers and servers
         "OpenWriter", "CreateRange", "SealRange", "OpenWriters", "SealRanges", "ProveEnd", "PrepareObject", "CommitObject",
         "PrepareRepack", "CommitRepack", "RegisterServer", "Heartbeat", "CommitScale", "EndShard", "EnsureLog",

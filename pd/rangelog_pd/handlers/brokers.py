@@ -35,6 +35,7 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     response.rate_minute_ms = driver.settings.scaling_minute_ms
     response.rights_version = driver.rights_version()
     response.tokens_version = driver.tokens_version()
+    response.quotas_version = driver.quotas_version()
     return response
 
 
@@ -47,6 +48,7 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
             response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))
         response.rights_version = state.rights.version_in_force
         response.tokens_version = state.tokens.version
+        response.quotas_version = state.quotas.version
         return response
 
 

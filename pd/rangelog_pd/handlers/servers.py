@@ -48,6 +48,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
     response.tier_url = driver.tier_url()
     response.rights_version = driver.rights_version()
     response.tokens_version = driver.tokens_version()
+    response.quotas_version = driver.quotas_version()
     return response
 
 
@@ -86,6 +87,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         tier_url=tier,
         rights_version=driver.rights_version(),
         tokens_version=driver.tokens_version(),
+        quotas_version=driver.quotas_version(),
     )
 
 

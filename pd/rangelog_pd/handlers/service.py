@@ -19,6 +19,7 @@ from rangelog_pd.handlers import (
     objects,
     operations,
     placement,
+    quotas,
     ranges,
     repairs,
     restore,
@@ -39,6 +40,7 @@ from rangelog_proto.v1 import (
     operations_pb2_grpc,
     pd_pb2_grpc,
     placement_pb2_grpc,
+    quotas_pb2_grpc,
     repair_pb2_grpc,
     restore_pb2_grpc,
     rights_pb2_grpc,
@@ -169,6 +171,12 @@ _TOKEN_HANDLERS: dict[str, Handler] = {
     "GetTokenTrust": tokens.get_token_trust,
 }
 
+_QUOTA_HANDLERS: dict[str, Handler] = {
+    "SetQuota": quotas.set_quota,
+    "RemoveQuota": quotas.remove_quota,
+    "ListQuotas": quotas.list_quotas,
+}
+
 _HIDDEN_BY_RESTORE: frozenset[Handler] = frozenset(
     {
         streams.describe_stream, streams.list_streams, ranges.list_ranges, watch.watch, objects.list_objects,
@@ -219,6 +227,7 @@ SERVICES = (
     _service(rights_pb2_grpc, "Rights", _RIGHTS_HANDLERS),
     _service(audit_pb2_grpc, "Audit", _AUDIT_HANDLERS),
     _service(tokens_pb2_grpc, "Tokens", _TOKEN_HANDLERS),
+    _service(quotas_pb2_grpc, "Quotas", _QUOTA_HANDLERS),
 )
 """All services on a placement driver's port."""
 

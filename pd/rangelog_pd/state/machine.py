@@ -22,6 +22,7 @@ from rangelog_pd.state import (
     losses,
     namespaces,
     objects,
+    quotas,
     ranges,
     repacks,
     restore,
@@ -115,6 +116,8 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "mark_audit_written": audit.mark_audit_written,
     "create_token": tokens.create_token,
     "revoke_token": tokens.revoke_token,
+    "set_quota": quotas.set_quota,
+    "remove_quota": quotas.remove_quota,
 }
 
 

@@ -23,6 +23,7 @@ from rangelog_proto.v1 import (
     common_pb2,
     cursor_pb2,
     pd_state_pb2,
+    quotas_pb2,
     rights_pb2,
     tier_pb2,
     tokens_pb2,
@@ -54,6 +55,7 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES: "audit_entries",
     pd_state_pb2.SECTION_KIND_TOKENS: "tokens",
     pd_state_pb2.SECTION_KIND_TOKEN_KEYS: "token_keys",
+    pd_state_pb2.SECTION_KIND_QUOTAS: "quotas",
 }
 _KEPT_VERSION_1 = 1
 
@@ -93,6 +95,7 @@ def freeze(state: State, results: Results) -> Frozen:
         rights_enforced=state.rights.enforced,
         audit=state.audit.row() if state.audit.stream_id else None,
         tokens_version=state.tokens.version,
+        quotas_version=state.quotas.version,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -121,6 +124,7 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES, state.audit.pending.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_TOKENS, state.tokens.tokens.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_TOKEN_KEYS, state.tokens.keys.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_QUOTAS, state.quotas.quotas.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -201,6 +205,7 @@ def _build(
     audit_entries: Iterable[audit_pb2.AuditEntry] = (),
     tokens: Iterable[tokens_pb2.TokenRow] = (),
     token_keys: Iterable[tokens_pb2.TokenKey] = (),
+    quotas: Iterable[quotas_pb2.Quota] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -227,6 +232,7 @@ def _build(
     state.rights.load(access_rules, header.rights_version, enforced=header.rights_enforced)
     state.audit.load(header.audit, audit_entries)
     state.tokens.load(tokens, token_keys, header.tokens_version)
+    state.quotas.load(quotas, header.quotas_version)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

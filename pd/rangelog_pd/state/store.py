@@ -29,6 +29,7 @@ from rangelog_pd.state.cut_tables import CutTables
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
 from rangelog_pd.state.owner_tables import OwnerTables
+from rangelog_pd.state.quota_table import QuotaTable
 from rangelog_pd.state.rights_table import RightsTable
 from rangelog_pd.state.server_indexes import ServerModes
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
@@ -91,6 +92,7 @@ class State:
         self.rights = RightsTable()
         self.audit = AuditTable()
         self.tokens = TokenTables()
+        self.quotas = QuotaTable()
 
     # ---- finding
 

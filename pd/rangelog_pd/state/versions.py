@@ -51,6 +51,9 @@ LEVEL_ENCRYPTION = versions.LEVEL_ENCRYPTION
 LEVEL_TOKENS = 10
 """From this cluster version on, placement drivers sign tokens."""
 
+LEVEL_QUOTAS = 11
+"""From this cluster version on, there are quotas."""
+
 _TOPIC_ACTIONS = (
     "create_namespace",
     "delete_namespace",
@@ -94,6 +97,7 @@ _LEVELS = (
     | dict.fromkeys(("grant_rights", "revoke_rights", "enforce_rights"), LEVEL_RIGHTS)
     | dict.fromkeys(("set_audit", "note_audit", "mark_audit_written"), LEVEL_AUDIT)
     | dict.fromkeys(("create_token", "revoke_token"), LEVEL_TOKENS)
+    | dict.fromkeys(("set_quota", "remove_quota"), LEVEL_QUOTAS)
 )
 """By action; 1 where none is given."""
 

@@ -61,18 +61,20 @@ class RegisterBrokerRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
-    __slots__ = ("cluster_id", "heartbeat_interval_ms", "rate_minute_ms", "rights_version", "tokens_version")
+    __slots__ = ("cluster_id", "heartbeat_interval_ms", "rate_minute_ms", "rights_version", "tokens_version", "quotas_version")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     RATE_MINUTE_MS_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_VERSION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     heartbeat_interval_ms: int
     rate_minute_ms: int
     rights_version: int
     tokens_version: int
-    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., rate_minute_ms: _Optional[int] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ...) -> None: ...
+    quotas_version: int
+    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., rate_minute_ms: _Optional[int] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class ShardLoad(_message.Message):
     __slots__ = ("topic_id", "shard_id", "events_per_s", "bytes_per_s", "events_averages", "bytes_averages", "mature")
@@ -119,18 +121,20 @@ class BrokerHeartbeatRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class BrokerHeartbeatResponse(_message.Message):
-    __slots__ = ("register", "send_all", "cover", "rights_version", "tokens_version")
+    __slots__ = ("register", "send_all", "cover", "rights_version", "tokens_version", "quotas_version")
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     SEND_ALL_FIELD_NUMBER: _ClassVar[int]
     COVER_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_VERSION_FIELD_NUMBER: _ClassVar[int]
     register: bool
     send_all: bool
     cover: _containers.RepeatedCompositeFieldContainer[ShardCover]
     rights_version: int
     tokens_version: int
-    def __init__(self, register: bool = ..., send_all: bool = ..., cover: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ...) -> None: ...
+    quotas_version: int
+    def __init__(self, register: bool = ..., send_all: bool = ..., cover: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class ReportBrokerLostRequest(_message.Message):
     __slots__ = ("name", "incarnation")

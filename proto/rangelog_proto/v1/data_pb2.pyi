@@ -73,7 +73,7 @@ class Append(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., recovery: bool = ..., memory: bool = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed", "confirm_wanted", "leave_wanted")
+    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed", "confirm_wanted", "leave_wanted", "throttle_ms")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,7 @@ class AppendReply(_message.Message):
     FOLLOWED_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_WANTED_FIELD_NUMBER: _ClassVar[int]
     LEAVE_WANTED_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_MS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
@@ -90,7 +91,8 @@ class AppendReply(_message.Message):
     followed: bool
     confirm_wanted: bool
     leave_wanted: bool
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ..., confirm_wanted: bool = ..., leave_wanted: bool = ...) -> None: ...
+    throttle_ms: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ..., confirm_wanted: bool = ..., leave_wanted: bool = ..., throttle_ms: _Optional[int] = ...) -> None: ...
 
 class Confirm(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others", "start_offset")
@@ -235,10 +237,12 @@ class Produce(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ...) -> None: ...
 
 class ProduceReply(_message.Message):
-    __slots__ = ("offset",)
+    __slots__ = ("offset", "throttle_ms")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_MS_FIELD_NUMBER: _ClassVar[int]
     offset: int
-    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+    throttle_ms: int
+    def __init__(self, offset: _Optional[int] = ..., throttle_ms: _Optional[int] = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("topic_id", "shard_id", "transactional_id", "number")

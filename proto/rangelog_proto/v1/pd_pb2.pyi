@@ -537,18 +537,20 @@ class RegisterServerRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[_common_pb2.FormatVersions, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class RegisterServerResponse(_message.Message):
-    __slots__ = ("cluster_id", "heartbeat_interval_ms", "tier_url", "rights_version", "tokens_version")
+    __slots__ = ("cluster_id", "heartbeat_interval_ms", "tier_url", "rights_version", "tokens_version", "quotas_version")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     TIER_URL_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_VERSION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     heartbeat_interval_ms: int
     tier_url: str
     rights_version: int
     tokens_version: int
-    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., tier_url: _Optional[str] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ...) -> None: ...
+    quotas_version: int
+    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., tier_url: _Optional[str] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class ReplicaReport(_message.Message):
     __slots__ = ("stream_id", "range_index", "state", "start_offset", "durable_offset", "confirm_offset", "epoch", "size_bytes", "problem")
@@ -615,18 +617,20 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("directives", "send_complete", "tier_url", "rights_version", "tokens_version")
+    __slots__ = ("directives", "send_complete", "tier_url", "rights_version", "tokens_version", "quotas_version")
     DIRECTIVES_FIELD_NUMBER: _ClassVar[int]
     SEND_COMPLETE_FIELD_NUMBER: _ClassVar[int]
     TIER_URL_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_VERSION_FIELD_NUMBER: _ClassVar[int]
     directives: _containers.RepeatedCompositeFieldContainer[Directive]
     send_complete: bool
     tier_url: str
     rights_version: int
     tokens_version: int
-    def __init__(self, directives: _Optional[_Iterable[_Union[Directive, _Mapping]]] = ..., send_complete: bool = ..., tier_url: _Optional[str] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ...) -> None: ...
+    quotas_version: int
+    def __init__(self, directives: _Optional[_Iterable[_Union[Directive, _Mapping]]] = ..., send_complete: bool = ..., tier_url: _Optional[str] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
     __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects", "write_manifests", "recover_range", "leave_range", "repack_objects")

@@ -104,6 +104,7 @@ class Agent:
         """Told the version of the rights in force with each answer."""
         self.heard_tokens: Callable[[int], None] = lambda version: None
         """Told the version of what tokens are checked against with each answer."""
+        self.heard_quotas: Callable[[int], None] = lambda version: None  # told that of quotas
         self.registered = False
         self.answered_s: float | None = None
         """When the placement driver answered a heartbeat last, on the loop's clock."""
@@ -119,6 +120,7 @@ class Agent:
         self._tier.learned_url(response.tier_url)
         self.heard_rights(response.rights_version)
         self.heard_tokens(response.tokens_version)
+        self.heard_quotas(response.quotas_version)
         self._reporting.want_complete()
         self.registered = True
         _log.info("registered", cluster=response.cluster_id, incarnation=f"{self._identity.incarnation:016x}")
@@ -239,6 +241,7 @@ class Agent:
             self._news.set()
         self.heard_rights(response.rights_version)
         self.heard_tokens(response.tokens_version)
+        self.heard_quotas(response.quotas_version)
         if response.tier_url:
             self._tier.learned_url(response.tier_url)
         self._tasks.wanted(list(response.directives))

@@ -29,13 +29,16 @@ from rangelog_core.errors import (
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
-from rangelog_core.net.principals import Port
+from rangelog_core.net.principals import Port, Principal
+from rangelog_core.quotas import Measure, RateBuckets
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.deadlines import Deadlines
 from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
+from rangelog_server.serving.needs import resource
+from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter
 from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller
@@ -65,6 +68,10 @@ ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 RIGHTS_CHECK_S = 60.0
 """Followers are asked at least so often whether they may still read."""
+OWED_S_MAX = 1.0
+"""A client that appends while more than this is owed to a quota has not waited as told: it is not read for a while ..."""
+UNREAD_S_MAX = 1.0
+"""... of this length at most: far below the limits after which a server counts as silent, and a replica as slow."""
 READS_AHEAD_MAX = 64
 """Over all connections: replies of about 256 KiB, or of one batch, that are read before they can be sent."""
 
@@ -85,6 +92,7 @@ class DataPlane:
     reads_ahead: int = 0
     fetches: FetchesInAll = field(default_factory=FetchesInAll)
     rights: RightsGuard = field(default_factory=RightsGuard)
+    quotas: QuotaGuard = field(default_factory=QuotaGuard)
     verifier: TokenVerifier | None = None
     """Of tokens, if they are accepted."""
     deadlines: Deadlines = field(init=False)
@@ -140,6 +148,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.fetches = FetchQueue(plane.loop, plane.fetches)
         self.gate = FrameGate(plane.rights, self._handle_later)
         self.caller = ConnectionCaller(self.gate, Port.RANGE_DATA, plane.token, plane.verifier)
+        self.book = plane.quotas.book
+        self.meter = QuotaMeter(plane.quotas)
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -147,7 +157,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._inflight_bytes = 0
         self._acks: list[tuple[HostedReplica, int]] = []  # with the request that is answered
-        self._reading_paused = False
+        self._throttled: dict[HostedReplica, RateBuckets] = {}  # to be told with the next ack
+        self._held_off = self._reading_paused = False
         self._writing_paused = False
         self._deadline = plane.loop.time() + HELLO_TIMEOUT_S
         self._slow_deadline = 0.0
@@ -218,6 +229,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.closed = True
         self.fetches.close()
         self.gate.close()
+        self._throttled.clear()
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 
@@ -354,7 +366,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Send the acks of all ranges in one frame: with many streams on a connection, a frame each would cost more."""
         acks, self._acks = self._acks, []
         for start in range(0, len(acks), ACKS_PER_FRAME):
-            first, *others = [_reply_of(hosted) for hosted, _ in acks[start : start + ACKS_PER_FRAME]]
+            some = acks[start : start + ACKS_PER_FRAME]
+            first, *others = [_reply_of(hosted) for hosted, _ in some]
+            if self._throttled:
+                self._tell_throttles([hosted for hosted, _ in some], [first, *others])
             first.others.extend(others)
             self.send(Opcode.APPEND_REPLY, acks[start][1], first.SerializeToString())
 
@@ -368,6 +383,37 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._reading_paused:
             self.resume_if_settled()
 
+    # ---- quotas
+
+    def greeted_by(self, principal: Principal | None) -> None:
+        """Note who is there: called with each hello."""
+        self.meter.admitted(principal, self.client)
+
+    def charge_append(self, hosted: HostedReplica, size_bytes: int) -> None:
+        """Count an append that was taken; its ack says for how long to hold. Called only where there are quotas."""
+        buckets, before_us = self.meter.take(Measure.APPEND, resource(hosted.core.stream_id), size_bytes)
+        if not buckets:
+            return
+        self._throttled[hosted] = buckets
+        over_s = before_us / 1_000_000 - OWED_S_MAX
+        if over_s > 0 and not self._held_off and not self.closed:
+            self._held_off = True
+            self._pause_reading()
+            self.plane.loop.call_later(min(over_s, UNREAD_S_MAX), self._hold_off_no_more)
+
+    def _tell_throttles(self, acked: list[HostedReplica], replies: list[data_pb2.AppendReply]) -> None:
+        """Say what is left to wait now: what the flush took is over already."""
+        for hosted, reply in zip(acked, replies, strict=True):
+            buckets = self._throttled.pop(hosted, None)
+            owed_us = self.meter.owed_us(buckets) if buckets else 0
+            if owed_us:
+                reply.throttle_ms = -(-owed_us // 1000)
+                self.plane.quotas.counts.note(Measure.APPEND, owed_us)
+
+    def _hold_off_no_more(self) -> None:
+        self._held_off = False
+        self.resume_if_settled()
+
     # ---- flow control
 
     def _pause_reading(self) -> None:
@@ -378,7 +424,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def resume_if_settled(self) -> None:
         """Read again if no limit is exceeded."""
-        if self.closed or self._writing_paused or self._inflight_bytes > INFLIGHT_BYTES_MAX // 2:
+        if self.closed or self._held_off or self._writing_paused or self._inflight_bytes > INFLIGHT_BYTES_MAX // 2:
             return
         wal = self.store.wal
         if self._reading_paused and wal.pending_bytes <= PENDING_BYTES_MAX // 2 and not wal.waits_for_segment:

@@ -66,13 +66,15 @@ class ConnectionCaller:
         self._certificate: Principal | None = None
         self._needs_token = False
         self._token: TokenPrincipal | None = None
+        self.principal: Principal | None = None
+        """Who it is; None: nobody knows, without TLS."""
 
     def connected(self, transport: asyncio.BaseTransport) -> None:
         """Take the certificate. Raises RoleForbids, HandshakeFailed."""
         if self._verifier is not None and needs_token(transport):
             self._needs_token = True
             return
-        self._certificate = admit(transport, self._port)
+        self._certificate = self.principal = admit(transport, self._port)
         self._gate.admitted(self._certificate)
 
     def greeted(self, text: str) -> None:
@@ -85,6 +87,7 @@ class ConnectionCaller:
             verifier=self._verifier,
             needs_token=self._needs_token,
         )
+        self.principal = found
         self._token = found if isinstance(found, TokenPrincipal) else None
         self._gate.admitted(found)
 

@@ -305,6 +305,7 @@ def test_the_nouns_and_verbs() -> None:
         doctor s3, object scrub, cluster set-tier,
         acl grant, acl revoke, acl list, acl test, acl enforce,
         token create, token list, token show, token revoke,
+        quota set, quota list, quota show, quota remove,
         restore, top, logs,
         upgrade check, upgrade finalize, audit enable, audit disable, audit status, audit show,
         audit export, audit verify, context list, context show, context use, context add, context delete,

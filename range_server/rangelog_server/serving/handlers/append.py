@@ -26,6 +26,8 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
         batches = check_payload(message, payload)
         hosted = connection.store.append(connection, frame.request_id, message, batches, payload)
         hosted.writing = connection.weak
+        if connection.book.any and not message.recovery:
+            connection.charge_append(hosted, size)
     except RangelogError as error:
         connection.settled(size)
         count_by(connection.store.counts.append_errors, error.code)

@@ -27,6 +27,7 @@ from rangelog_core.errors import (
 )
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
+from rangelog_core.quotas import Measure
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
@@ -34,6 +35,9 @@ from rangelog_server.ranges.replica import DiskTrust
 from rangelog_server.serving.connection import READS_AHEAD_MAX, ClientConnection
 from rangelog_server.serving.needs import resource, verbs_of_fetch
 from rangelog_server_common.metrics.tally import count_by
+
+READ_HELD_S_MAX = 4.0
+"""A reader counts a replica as silent after 5 s: it is held off for less at a time."""
 
 _log = structlog.get_logger("fetch")
 
@@ -75,6 +79,7 @@ class _Fetch:
         "_deadline",
         "_follows",
         "_has_turn",
+        "_held",
         "_hosted",
         "_message",
         "_offset",
@@ -97,6 +102,7 @@ class _Fetch:
         self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
         self._follows = message.credit_bytes > 0
         self._has_turn = False
+        self._held = False  # for this reply, already
         self._out_of_credit = False
         self._over = False
         self._ahead: _Reading | None = None  # the next batches
@@ -109,7 +115,24 @@ class _Fetch:
         if self._over:
             self._end_turn()
             return
+        if self._connection.book.any and self._holds():
+            return
         self._guarded(self._attempt)
+
+    def _holds(self) -> bool:
+        """Whether the reader is over a quota, so that its next reply waits; once for each reply. Its turn goes to others."""
+        message, connection = self._message, self._connection
+        if self._held or not message.bytes_max or message.recovery_epoch:
+            return False
+        owed_us = connection.meter.owed_us(connection.meter.buckets(Measure.READ, resource(message.stream_id)))
+        if not owed_us:
+            return False
+        held_s = min(owed_us / 1_000_000, READ_HELD_S_MAX)
+        self._held = True
+        connection.plane.quotas.counts.note(Measure.READ, int(held_s * 1_000_000))
+        connection.plane.loop.call_later(held_s, self._again)
+        self._end_turn()
+        return True
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run a step; an error that it raises is sent as the fetch's reply."""
@@ -286,6 +309,9 @@ class _Fetch:
             size_bytes = sum(map(len, batches))
             self._credit -= size_bytes
             self._connection.store.counts.fetched(size_bytes, from_disk=from_disk)
+            self._held = False
+            if self._connection.book.any and not self._message.recovery_epoch:
+                self._connection.meter.take(Measure.READ, resource(self._message.stream_id), size_bytes)
         sealed = core.sealed_end_offset is not None
         last = not self._follows or self._is_last(batches, sealed)
         if from_disk and not last:

@@ -24,6 +24,7 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
         raise WrongServer(f"this is {identity.name}@{identity.incarnation:016x}")
     connection.reads_only = hello.incarnation == 0
     connection.client = hello.client[:100]
+    connection.greeted_by(connection.caller.principal)
     connection.features = FEATURES.intersection(hello.features)
     connection.greeted = True
     reply = data_pb2.HelloReply(

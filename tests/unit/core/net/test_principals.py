@@ -18,6 +18,7 @@ from rangelog_proto.v1 import (
     operations_pb2,
     pd_pb2,
     placement_pb2,
+    quotas_pb2,
     range_server_pb2,
     repair_pb2,
     restore_pb2,
@@ -33,7 +34,7 @@ from rangelog_proto.v1 import (
 MODULES = (
     audit_pb2, broker_pb2, cursor_pb2, group_service_pb2, inspection_pb2, logs_pb2, members_pb2, operations_pb2, pd_pb2,
     placement_pb2, range_server_pb2, repair_pb2, restore_pb2, rights_pb2, table_service_pb2, tier_pb2, tokens_pb2, topic_pb2,
-    transaction_service_pb2, watermark_service_pb2,
+    quotas_pb2, transaction_service_pb2, watermark_service_pb2,
 )  # fmt: skip
 SERVICES = {
     service.full_name: sorted(method.name for method in service.methods)

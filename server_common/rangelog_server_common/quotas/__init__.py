@@ -1,0 +1,1 @@
+"""Quotas, as servers keep to them."""

@@ -1,0 +1,136 @@
+"""Quotas in a cluster of processes: a client over its quota keeps to it, without error, seal or loss, and others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rangelog
+from rangelog_cli.certs.authority import Authority
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.net.tls import TlsConfig
+from rangelog_core.stream_config import StreamConfig
+from tests.security.rights import pdctl
+from tests.support.certificates import TestCertificates
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.long, pytest.mark.alone]
+
+ClusterFactory = Callable[..., Cluster]
+RATE = 1_000_000
+MEASURED_S = 20.0
+KEPT = StreamConfig(tiered=False, hot_retention_seconds=float("inf"))
+
+
+def quota(cluster: Cluster, *arguments: str) -> str:
+    done = pdctl(cluster, "quota", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def clients(cluster: Cluster, directory: Path) -> Callable[[str], TlsConfig]:
+    certificates = TestCertificates(directory, Authority.open(cluster.directory / "certs"))
+    return lambda name: certificates.tls("client", name)
+
+
+async def append_for(writer: rangelog.Writer, seconds: float, value: bytes) -> tuple[int, float]:
+    """Append as fast as the writer lets; return how many records are acked, and the time that took."""
+    began_s = time.monotonic()
+    began_offset = writer.confirm_offset
+    while time.monotonic() - began_s < seconds:
+        await writer.ready()
+        writer.append_nowait(value)
+        await asyncio.sleep(0)
+    acked = writer.confirm_offset - began_offset
+    return acked, time.monotonic() - began_s
+
+
+async def latencies_ms(writer: rangelog.Writer, seconds: float) -> list[float]:
+    """Append one record after the other."""
+    found = []
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        began_s = time.monotonic()
+        await writer.append(b"x" * 100)
+        found.append((time.monotonic() - began_s) * 1000)
+        await asyncio.sleep(0.02)
+    return sorted(found)
+
+
+async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
+    cluster_factory: ClusterFactory, tmp_path: Path
+) -> None:
+    """0.9 to 1.05 of the figure over 20 s; no range is sealed, no record is lost, another client's acks stay as fast."""
+    cluster = cluster_factory(range_servers=3, tls=True)
+    tls = clients(cluster, tmp_path)
+    quota(cluster, "set", "--principal", "alice", "--append-bytes-per-s", "1MB")
+    value = b"v" * 4000
+    async with (
+        await rangelog.connect(cluster.connect_string, tls=tls("alice")) as alice,
+        await rangelog.connect(cluster.connect_string, tls=tls("bob")) as bob,
+    ):
+        await alice.create_stream("a", KEPT)
+        await bob.create_stream("b", KEPT)
+        async with alice.writer("a") as writer, bob.writer("b") as other:
+            await append_for(writer, 3.0, value)  # what is free at once is used up, and servers know the quota
+            (acked, took_s), others = await asyncio.gather(
+                append_for(writer, MEASURED_S, value), latencies_ms(other, MEASURED_S)
+            )
+            rate = acked * len(value) / took_s / RATE
+            median_ms, worst_ms = others[len(others) // 2], others[-1]
+            print(f"\nquotas: {rate:.3f} of the quota; another client: {median_ms:.1f} ms, worst {worst_ms:.0f} ms")
+            assert 0.9 <= rate <= 1.05
+            assert median_ms < 100 and len(others) > MEASURED_S * 5
+            quota(cluster, "remove", "--principal", "alice")
+            await writer.flush()
+            acked, took_s = await append_for(writer, 3.0, value)
+            assert acked * len(value) / took_s > 2 * RATE  # nobody is held off any more
+            appended = writer.next_offset
+        count = 0
+        async for record in alice.reader("a", start="earliest", follow=False):
+            assert record.offset == count and record.value == value
+            count += 1
+        assert count == appended
+    ranges = json.loads(cluster_ranges(cluster, "a"))
+    assert len(ranges) == 1 and ranges[0]["state"] == "open"
+
+
+def cluster_ranges(cluster: Cluster, stream: str) -> str:
+    done = pdctl(cluster, "range", "list", stream, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+async def test_readers_and_producers_are_held_off_as_well(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+    """A quota of a prefix holds for a topic's producers at the broker and for all its readers; nothing is lost or repeated."""
+    cluster = cluster_factory(range_servers=3, brokers=1, tls=True)
+    tls = clients(cluster, tmp_path)
+    async with await rangelog.connect(cluster.connect_string, tls=tls("p")) as client:
+        await client.topics.create_namespace("orders")
+        await client.topics.create("orders/t")
+        quota(cluster, "set", "--prefix", "orders/", "--append-bytes-per-s", "1MB", "--read-bytes-per-s", "1MB")
+        value, count = os.urandom(4000), 5000  # topics are compressed
+        async with client.producer("orders/t") as producer:
+            began_s, before = time.monotonic(), 0
+            while time.monotonic() - began_s < 3.0:  # servers hear of the quota, and what the topic is called
+                await producer.send(value)
+                before += 1
+            began_s = time.monotonic()
+            for _ in range(count):
+                await producer.ready()
+                producer.send_nowait(value)
+            await producer.flush()
+        took_s = time.monotonic() - began_s
+        print(f"\nquotas: a producer at {count * len(value) / took_s / RATE:.2f} of the prefix's quota")
+        assert 0.8 <= count * len(value) / took_s / RATE <= 1.15
+        began_s, seen = time.monotonic(), 0
+        async for _ in client.topic_reader("orders/t", start="earliest", follow=False):
+            seen += 1
+        took_s = time.monotonic() - began_s
+        print(f"quotas: a reader at {seen * len(value) / took_s / RATE:.2f} of the prefix's quota")
+        assert seen == count + before and 0.7 <= seen * len(value) / took_s / RATE <= 1.15
