@@ -367,6 +367,12 @@ class Store:
             with suppress(StorageFull):  # a restart detects the same damage again
                 self.write_state(hosted)
 
+    def turn_to_key(self) -> None:
+        """Have the log go on in a segment of the current encryption key, where another one has become that."""
+        if self.wal.turn_to_key():
+            self.write_server()
+            self.wal.kick()
+
     def unknown_ranges_settled(self) -> None:
         """Note that every range that damage may have destroyed is hosted, as untrusted: unknown ranges are new again."""
         if self.server.doubt_unknown:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,7 @@ _KEY_BYTES, _NONCE_BYTES, _TAG_BYTES = 32, 12, 16
 _SEALED_BYTES = _NONCE_BYTES + _KEY_BYTES + _TAG_BYTES
 _SIDECAR_NONCES = 1
 _NEVER = 1 << 62
+Random = Callable[[int], bytes]
 
 
 class PositionUsedTwice(OSError):
@@ -53,13 +56,14 @@ class PositionUsedTwice(OSError):
 class SegmentCipher:
     """Encrypts and decrypts what one segment has, under its data key. `next_position`: the first that may be encrypted."""
 
-    __slots__ = ("_aead", "_next_position", "_refused", "key_id")
+    __slots__ = ("_aead", "_next_position", "_random", "_refused", "key_id")
 
-    def __init__(self, data_key: bytes, key_id: str, *, next_position: int) -> None:
+    def __init__(self, data_key: bytes, key_id: str, random: Random, *, next_position: int) -> None:
         from cryptography.exceptions import InvalidTag
 
         self._aead: Any = aes_gcm(data_key)
         self._refused = InvalidTag
+        self._random = random
         self._next_position = next_position
         self.key_id = key_id
         """Of the provider's key."""
@@ -80,7 +84,7 @@ class SegmentCipher:
 
     def encrypt_sidecar(self, data: bytes, bound: bytes) -> bytes:
         """Return a sidecar, encrypted: its nonce, then the rest."""
-        nonce = os.urandom(8) + _CRC.pack(_SIDECAR_NONCES)
+        nonce = self._random(8) + _CRC.pack(_SIDECAR_NONCES)
         return nonce + bytes(self._aead.encrypt(nonce, data, bound))
 
     def decrypt_sidecar(self, data: bytes, bound: bytes) -> bytes | None:
@@ -137,11 +141,15 @@ def unpack_key_header(data: bytes, salt: int) -> WrappedKey | None:
 class LogKeys:
     """The keys of one log. Blocking: for a start, and for the thread that prepares segments.
 
-    `keys` None: the server has none, so encrypted segments are refused. `encrypt`: new segments are encrypted.
+    `keys` None: the server has none, so encrypted segments are refused. `encrypt`: new segments are encrypted. `random`: what
+    returns so many random bytes.
     """
 
-    def __init__(self, keys: KeyProvider | None, salt: int, *, encrypt: bool) -> None:
+    def __init__(
+        self, keys: KeyProvider | None, salt: int, *, encrypt: bool, random: Random = os.urandom
+    ) -> None:
         self._keys = keys
+        self._random = random
         self._salt = salt
         self.encrypt = encrypt and keys is not None
         self.problem = ""
@@ -149,23 +157,27 @@ class LogKeys:
         self._known: dict[tuple[str, bytes], Any] = {}
         self._current: tuple[str, bytes, Any] | None = None
 
-    def current_id(self) -> str:
-        """Return the id of the key of new segments, "" where they are in clear. Raises as KeyProvider.current, at first."""
-        if not self.encrypt:
-            return ""
-        return self._turn_to_current()[0]
+    @property
+    def key_id(self) -> str:
+        """The id of the key of new segments, as it was asked for last; "": they are in clear."""
+        return self._current[0] if self._current is not None and self.encrypt else ""
+
+    def refresh(self) -> None:
+        """Ask whether another key is current; a failure is noted in `problem`, and changes nothing."""
+        with suppress(RangelogError):
+            self._turn_to_current()
 
     def new_segment(self, sequence: int, segment_bytes: int) -> tuple[bytes, SegmentCipher]:
         """Return header and cipher of a new segment. Raises EncryptionKeyMissing, AccessDenied, Unavailable: at a start."""
         key_id, wrapped, process_key = self._turn_to_current()
-        data_key = os.urandom(_KEY_BYTES)
+        data_key = self._random(_KEY_BYTES)
 
         def seal(head: bytes) -> bytes:
-            nonce = os.urandom(_NONCE_BYTES)
+            nonce = self._random(_NONCE_BYTES)
             return nonce + bytes(process_key.encrypt(nonce, data_key, self._bound(head)))
 
         header = pack_key_header(self._salt, sequence, segment_bytes, key_id, wrapped, seal)
-        return header, SegmentCipher(data_key, key_id, next_position=ENCRYPTED_START_BYTES)
+        return header, SegmentCipher(data_key, key_id, self._random, next_position=ENCRYPTED_START_BYTES)
 
     def open_segment(self, copies: list[bytes], sequence: int) -> SegmentCipher | None:
         """Return the cipher that reads a segment with these copies of its header; None: it is in clear, or all are damaged.
@@ -192,8 +204,8 @@ class LogKeys:
         if known is None:
             if self._keys is None:
                 raise EncryptionKeyMissing(
-                    f"it is encrypted with key {found.key_id!r}, and this server has no keys: set encryption_keys_dir or "
-                    "encryption_kms_key_id as before"
+                    f"it is encrypted with key {found.key_id!r}, and this server has no keys: set log_keys_dir, "
+                    "encryption_keys_dir or encryption_kms_key_id as before"
                 )
             process_key = self._keys.unwrap(found.key_id, found.wrapped)
             if len(process_key) != _KEY_BYTES:
@@ -206,7 +218,7 @@ class LogKeys:
             data_key = bytes(known.decrypt(nonce, rest, self._bound(found.head)))
         except InvalidTag:
             raise Corruption("the data key of a segment was changed") from None
-        return SegmentCipher(data_key, found.key_id, next_position=_NEVER)
+        return SegmentCipher(data_key, found.key_id, self._random, next_position=_NEVER)
 
     def _bound(self, head: bytes) -> bytes:
         return self._salt.to_bytes(4, "little") + head
@@ -218,7 +230,7 @@ class LogKeys:
         try:
             key_id = self._keys.current()
             if self._current is None or self._current[0] != key_id:
-                process_key = os.urandom(_KEY_BYTES)
+                process_key = self._random(_KEY_BYTES)
                 self._current = (key_id, self._keys.wrap(key_id, process_key), aes_gcm(process_key))
             self.problem = ""
         except RangelogError as error:

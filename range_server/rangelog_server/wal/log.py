@@ -457,6 +457,27 @@ class Wal:
         """Return how many segments each key is needed for, by its id; "": in clear."""
         return dict(Counter([_key_id(segment) for segment in list(self.segments.values())]))
 
+    def ask_key(self) -> None:
+        """Ask whether another key is current, on the thread that prepares segments."""
+        if self.encrypts:
+            self._do(self.keys.refresh)
+
+    def turn_to_key(self) -> bool:
+        """Turn to a segment of the current key, where another one has become that; call it regularly.
+
+        Returns whether it did: then an entry must follow. Segments that are prepared with an earlier key are freed first.
+        """
+        if not self.encrypts or self._preparing or self.keys.key_id == _key_id(self._current):
+            return False
+        if any(_key_id(spare) != self.keys.key_id for spare in self._spares):
+            while self._spares:  # the last first: a segment that is missing between two would be a lost one
+                self.release(self._spares.pop().sequence)
+        if not self._spares:
+            self._want_spare()
+            return False
+        self._switch()
+        return True
+
     def stale_segments(self) -> list[int]:
         """Return the full segments that are not as new ones are: under another key, in clear, or the other way round."""
         if not self.encrypts and not self._was_encrypted:
