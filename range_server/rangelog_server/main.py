@@ -8,8 +8,8 @@ import sys
 import structlog
 import uvloop
 
-from rangelog_core.allocator import keep_large_blocks
 from rangelog.tier.encryption_keys import key_provider, keys_of_environment
+from rangelog_core.allocator import keep_large_blocks
 from rangelog_core.errors import ConfigInvalid, EncryptionKeyMissing, RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import DataDirectory, DirectoryIdentity

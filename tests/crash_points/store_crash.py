@@ -37,9 +37,7 @@ class StoreCrashes:
     def run(self) -> Tally:
         """Run the workload; at every call of it, crash."""
         self._io.before = self._cut
-        store = open_store(
-            self._io, self._scenario.segment_bytes, started_before=False, keys=self._scenario.keys
-        )
+        store = open_store(self._io, self._scenario.segment_bytes, started_before=False, keys=self._scenario.keys)
         Workload(store, self._promises, self._scenario).run()
         self._cut(None)
         return self.tally

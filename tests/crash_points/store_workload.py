@@ -20,8 +20,8 @@ from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
-from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.committer import Committer, Pending
+from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.log import LoopCall, Wal
 from tests.crash_points.store_promises import Acks, Key, Promises
 from tests.fakes.faces import LogDisk

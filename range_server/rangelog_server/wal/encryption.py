@@ -71,7 +71,9 @@ class SegmentCipher:
     def encrypt(self, position: int, data: bytes, bound: bytes) -> bytes:
         """Return an entry's body, encrypted with its tag. Raises PositionUsedTwice."""
         if position < self._next_position:
-            raise PositionUsedTwice(errno.EIO, f"position {position} of a segment was encrypted already, or before a start")
+            raise PositionUsedTwice(
+                errno.EIO, f"position {position} of a segment was encrypted already, or before a start"
+            )
         self._next_position = position + len(data) + _TAG_BYTES
         return bytes(self._aead.encrypt(_NONCE.pack(position, 0), data, bound))
 
@@ -145,9 +147,7 @@ class LogKeys:
     returns so many random bytes.
     """
 
-    def __init__(
-        self, keys: KeyProvider | None, salt: int, *, encrypt: bool, random: Random = os.urandom
-    ) -> None:
+    def __init__(self, keys: KeyProvider | None, salt: int, *, encrypt: bool, random: Random = os.urandom) -> None:
         self._keys = keys
         self._random = random
         self._salt = salt

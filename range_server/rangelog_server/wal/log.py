@@ -84,7 +84,9 @@ class Wal:
         self._spares: list[Segment] = []
         self._preparing = False
         self._gathering: list[Pending] = []
-        self._full: list[tuple[int, int, bytes, SegmentCipher | None]] = []  # segments whose sidecar waits for their flush
+        self._full: list[
+            tuple[int, int, bytes, SegmentCipher | None]
+        ] = []  # segments whose sidecar waits for their flush
         self._blocks = BlockWriter(self.io, self.files.path, direct=direct)
         self._reader = BlockReader(self.io, self.files.path, direct=direct)
         self._committer = Committer(self.io, salt, self._blocks)
