@@ -87,7 +87,8 @@ class SegmentCipher:
     def encrypt_sidecar(self, data: bytes, bound: bytes) -> bytes:
         """Return a sidecar, encrypted: its nonce, then the rest."""
         nonce = self._random(8) + _CRC.pack(_SIDECAR_NONCES)
-        return nonce + bytes(self._aead.encrypt(nonce, data, bound))
+        sealed: bytes = self._aead.encrypt(nonce, data, bound)
+        return nonce + sealed
 
     def decrypt_sidecar(self, data: bytes, bound: bytes) -> bytes | None:
         """Return a sidecar; None where it was changed."""
@@ -174,7 +175,8 @@ class LogKeys:
 
         def seal(head: bytes) -> bytes:
             nonce = self._random(_NONCE_BYTES)
-            return nonce + bytes(process_key.encrypt(nonce, data_key, self._bound(head)))
+            sealed: bytes = process_key.encrypt(nonce, data_key, self._bound(head))
+            return nonce + sealed
 
         header = pack_key_header(self._salt, sequence, segment_bytes, key_id, wrapped, seal)
         return header, SegmentCipher(data_key, key_id, self._random, next_position=ENCRYPTED_START_BYTES)

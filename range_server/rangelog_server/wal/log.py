@@ -127,8 +127,8 @@ class Wal:
             if last.leftovers:
                 self.io.fdatasync(self._current.fd)
         else:
-            for tail in findings.tails:
-                sequence, position = split_lsn(tail.lsn)
+            for torn in findings.tails:
+                sequence, position = split_lsn(torn.lsn)
                 self._torn_ends.append((self.segments[sequence], position))
             if anew:
                 self._renew_spares()
