@@ -110,6 +110,7 @@ def test_a_frame_of_several_batches_over_the_end_of_a_segment() -> None:
             assert read_batches(store.wal, make_plan(hosted, number, number + 1)) == [data]
         store.space.validate()
         first, last = hosted.batches_in(sequence)[0]
+        last = min(last, first + 25)  # what fits where room is left
         plan = make_plan(hosted, first, last)
         assert store.space.move(hosted, plan, read_batches(store.wal, plan))
         store.wal.kick()
