@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from pdctl.output import emit_list, emit_one, field
-from pdctl.session import Session, output_option, session_of
+from pdctl.session import EXIT_FAILED, Session, output_option, session_of
 from pdctl.units import show_bytes
 from rangelog_core.errors import StreamNotFound
 
@@ -24,11 +25,19 @@ _USAGE_COLUMNS = [
     field("OBJECTS", "object_count"),
     field("SIZE", "size_bytes", show_bytes),
 ]
+_LOG_COLUMNS = [
+    field("SERVER", "server"),
+    ("KEY", lambda row: row["key_id"] or ("-" if row["problem"] == _SILENT else "(in clear)")),
+    field("SEGMENTS", "segment_count"),
+    field("SIZE", "size_bytes", show_bytes),
+    field("PROBLEM", "problem"),
+]
+_SILENT = "does not answer"
 
 
 @click.group("encryption")
 def encryption() -> None:
-    """Keys of encrypted objects: make, rotate, and see what uses them (docs/encryption.md)."""
+    """Keys of encrypted objects and logs: make, rotate, and see what uses them (docs/encryption.md)."""
 
 
 @encryption.command("new-key")
@@ -125,6 +134,47 @@ def usage(session: Session, stream: str | None, output: str) -> None:
     """
     rows = session.with_pd(lambda pd: _usage(pd, stream, session.timeout_s))
     emit_list(rows, output, _USAGE_COLUMNS, empty="the tier has no objects")
+
+
+@encryption.command("log-usage")
+@output_option
+@session_of
+def log_usage(session: Session, output: str) -> None:
+    """Count the segments of all range servers' logs by the key that they use: an unused key may be taken away.
+
+    Each range server is asked itself. One that does not answer may need any key: then the exit code is 1.
+
+    \b
+    Example:
+      pdctl encryption log-usage
+    """
+    rows = session.with_pd(lambda pd: _log_usage(session, pd))
+    emit_list(rows, output, _LOG_COLUMNS, empty="no range server is registered")
+    if any(each["problem"] == _SILENT for each in rows):
+        sys.exit(EXIT_FAILED)
+
+
+async def _log_usage(session: Session, pd: Any) -> list[dict[str, Any]]:
+    from pdctl.top import take_sample
+
+    sample = await take_sample(session, pd)
+    rows: list[dict[str, Any]] = []
+    for server in sorted(sample.servers, key=lambda each: str(each.name)):
+        status = sample.statuses.get(server.name)
+        if status is None:
+            rows.append({"server": server.name, "key_id": "", "segment_count": 0, "size_bytes": 0, "problem": _SILENT})
+            continue
+        rows += [
+            {
+                "server": server.name,
+                "key_id": each.key_id,
+                "segment_count": each.segment_count,
+                "size_bytes": each.size_bytes,
+                "problem": status.log_key_problem,
+            }
+            for each in status.log_keys
+        ]
+    return rows
 
 
 def _unused(ids: list[str]) -> str:

@@ -8,13 +8,15 @@ import sys
 import structlog
 import uvloop
 
+from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.allocator import keep_large_blocks
-from rangelog_core.errors import RangelogError
+from rangelog_core.errors import ConfigInvalid, EncryptionKeyMissing, RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.store import Store
 from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
+from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.log import Wal
 from rangelog_server_common.logging import log_to_stderr
 from rangelog_server_common.process import allow_open_files, fail, remove_endpoint, stop_on_signals
@@ -43,6 +45,8 @@ def run(settings: RangeServerSettings) -> int:
                 aside = directory.set_aside(identity)
                 _log.error("the data is older than the cluster knows: starting as a new incarnation",
                            said=error.message, set_aside=str(aside))  # fmt: skip
+    except EncryptionKeyMissing as error:  # what its log has is not known: it must not start as an empty one
+        return fail("range-server", f"ENCRYPTION_KEY_MISSING: {error.message}: the log is left as it is")
     except RangelogError as error:
         return fail("range-server", error.message)
     except OSError as error:
@@ -52,10 +56,15 @@ def run(settings: RangeServerSettings) -> int:
 
 
 def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity) -> Store:
-    """Recover the log. Blocking. Raises StorageFull, OSError, UnsupportedVersion."""
+    """Recover the log. Blocking.
+
+    Raises StorageFull, OSError, UnsupportedVersion; EncryptionKeyMissing, AccessDenied, Unavailable: what encrypted segments
+    have cannot be known; ConfigInvalid.
+    """
     wal = Wal(
         directory.log_directory,
         identity.salt,
+        keys=open_keys(settings, identity),
         segment_bytes=settings.segment_size_bytes,
         capacity_bytes=settings.capacity_bytes,
         direct=settings.direct_io,
@@ -70,6 +79,17 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
         _log.error("damage found", problem=problem)
     _log.info("recovered", replicas=len(store.replicas), segments=len(wal.segments), log_end=wal.log_end)
     return store
+
+
+def open_keys(settings: RangeServerSettings, identity: DirectoryIdentity) -> LogKeys:
+    """Return the keys of the log. Raises ConfigInvalid: it is to be encrypted, and no keys are named."""
+    if settings.log_keys_dir:
+        keys = key_provider(settings.log_keys_dir, None)
+    else:
+        keys = key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id) or keys_of_environment()
+    if settings.encrypt_log and keys is None:
+        raise ConfigInvalid("encrypt_log needs keys: set encryption_keys_dir, encryption_kms_key_id or log_keys_dir")
+    return LogKeys(keys, identity.salt, encrypt=settings.encrypt_log)
 
 
 async def _serve(

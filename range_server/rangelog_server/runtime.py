@@ -7,6 +7,7 @@ was rolled back), and only then the server serves. After that it serves with or 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import socket
@@ -40,6 +41,8 @@ from rangelog_server_common.tokens.trust_keeper import TrustKeeper
 
 READ_THREADS = 2
 SWEEP_INTERVAL_S = 1.0
+KEY_INTERVAL_SWEEPS = 30
+"""How often it is looked whether another encryption key is current."""
 
 _log = structlog.get_logger("range_server")
 
@@ -196,8 +199,11 @@ class Runtime:
 
     async def _sweep(self, plane: DataPlane) -> None:
         said = ""
-        while True:
+        for number in itertools.count(1):
             await asyncio.sleep(SWEEP_INTERVAL_S)
+            if number % KEY_INTERVAL_SWEEPS == 0:
+                self._store.wal.ask_key()
+            self._store.turn_to_key()
             plane.sweep()
             plane.resume_readers()
             wal = self._store.wal

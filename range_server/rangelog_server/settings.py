@@ -48,6 +48,10 @@ class RangeServerSettings(TlsSettings):
     """Directory of keys, ID.key, whose current one encrypts the objects that are uploaded; empty: they are in clear."""
     encryption_kms_key_id: str = ""
     """In its place: a key of AWS KMS, by id, alias/name or ARN."""
+    encrypt_log: bool = False
+    """Encrypt new segments of the log; the others stay readable, and are rewritten in time."""
+    log_keys_dir: str = ""
+    """Directory of the keys of the log, to read and to encrypt; empty: those of the objects."""
     capacity_bytes: int = Field(default=0, ge=0)
     segment_size_bytes: int = Field(default=64 * MIB, ge=SEGMENT_SIZE_BYTES_MIN, le=SEGMENT_SIZE_BYTES_MAX)
     cache_bytes: int = Field(default=32 * MIB, ge=0)

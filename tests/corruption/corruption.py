@@ -39,6 +39,7 @@ def run(directory: Path, results: Results, *, whole: bool) -> Iterator[str]:
     parts = {
         "log": LogDamage(1, sidecars=True).run,
         "log without sidecars": LogDamage(2, sidecars=False).run,
+        "encrypted log": LogDamage(3, sidecars=True, encrypted=True).run,
         "object": ObjectDamage(directory, 1).run,
     } | {f"Raft files {seed}": MemberDamage(seed).run for seed in member_seeds}
     for name, damage in parts.items():

@@ -20,12 +20,15 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
+from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES
 from rangelog_server.wal.log import Wal
 from tests.corruption.damage_tally import Damages, Thoroughness
 from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import EagerCompaction, compact, submit_moves
+from tests.support.log_keys import MemoryKeys, encrypted_keys
 
 SEGMENT_BYTES = 4096
+SALT = 9
 BATCHES = 10
 OPEN, FENCED, SEALED, LAST_SEALED, DROPPED = (1, 0), (2, 0), (3, 0), (3, 1), (4, 0)
 KEYS = (OPEN, FENCED, SEALED, LAST_SEALED, DROPPED)
@@ -34,17 +37,19 @@ REPAIR_EVERY = 5
 Key = tuple[int, int]
 
 
-def open_store(disk: LogDisk) -> Store:
-    """Recover with the production start-up code."""
-    store = Store(Wal(Path("/log"), 9, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
-    store.open(started_before=True)
-    return store
+def make_store(disk: LogDisk, provider: MemoryKeys | None) -> Store:
+    """Return a store of a disk, not opened; `provider`: of the keys of an encrypted log."""
+    if provider is None:
+        return Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
+    keys, size = encrypted_keys(SALT, provider), SEGMENT_BYTES + ENCRYPTED_START_BYTES
+    return Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=size, keys=keys), cache_bytes=0)
 
 
 class LogDamage:
     """See the module."""
 
-    def __init__(self, seed: int, *, sidecars: bool) -> None:
+    def __init__(self, seed: int, *, sidecars: bool, encrypted: bool = False) -> None:
+        self._provider = MemoryKeys() if encrypted else None
         self.tally = Damages()
         self._chance = Random(seed)
         self._disk = LogDisk()
@@ -57,7 +62,7 @@ class LogDamage:
         self._tried = 0
 
     def _write(self) -> None:
-        store = Store(Wal(Path("/log"), 9, io=self._disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
+        store = make_store(self._disk, self._provider)
         store.open()
         self._churn(store)
         for number in range(BATCHES):
@@ -144,10 +149,10 @@ class LogDamage:
         disk.settle()
         self._tried += 1
         try:
-            store = open_store(disk)
+            store = self._open(disk)
             noticed = self._judge(store, what)
             if not store.problems and self._tried % REPAIR_EVERY == 0:
-                self._judge(open_store(disk), f"{what}, at the second start")
+                self._judge(self._open(disk), f"{what}, at the second start")
         except RangelogError:
             self.tally.outcomes["detected: it does not start"] += 1
             return
@@ -162,6 +167,12 @@ class LogDamage:
             self.tally.outcomes["harmless"] += 1
         if self._tried % REPAIR_EVERY == 0 or len(changes) > 1:
             self._repair(store, what)
+
+    def _open(self, disk: LogDisk) -> Store:
+        """Recover with the production start-up code."""
+        store = make_store(disk, self._provider)
+        store.open(started_before=True)
+        return store
 
     def _judge(self, store: Store, what: str) -> bool:
         """Whether a read found damage."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES
 from tests.crash_points.crash_tally import Tally
 from tests.crash_points.journal_crash import MemberCrashes
 from tests.crash_points.store_crash import StoreCrashes
-from tests.crash_points.store_workload import Scenario
+from tests.crash_points.store_workload import SALT, Scenario
+from tests.support.log_keys import NonceWatch, encrypted_keys
 
 SMALL_SEGMENT_BYTES = 4096
 LARGE_SEGMENT_BYTES = 24 * 1024
@@ -27,12 +29,34 @@ def large(seed: int, rounds: int) -> Scenario:
     return Scenario(seed, LARGE_SEGMENT_BYTES, 3000, rounds)
 
 
+def encrypted(seed: int, rounds: int) -> Scenario:
+    """A log of encrypted segments, each with room for its header; small or large writes."""
+    value_bytes_max, room = (3000, LARGE_SEGMENT_BYTES) if seed % 2 else (300, SMALL_SEGMENT_BYTES)
+    return Scenario(seed, room + ENCRYPTED_START_BYTES, value_bytes_max, rounds, lambda: encrypted_keys(SALT))
+
+
+def watched(scenario: Scenario, *, draws: int, again: int) -> Callable[[], Tally]:
+    """A run in which no nonce may be used twice under one key: by no start, on no disk that a crash may leave."""
+
+    def run() -> Tally:
+        watch = NonceWatch()
+        with watch.watching():
+            tally = StoreCrashes(scenario, draws=draws, again=again).run()
+        tally.problems += watch.problems
+        return tally
+
+    return run
+
+
 def short_form() -> Iterator[Run]:
     """What `make test` runs: a crash at every call of several workloads, two crashes in a row in the shortest ones."""
     for seed in range(6):
         yield f"store {seed}", StoreCrashes(small(seed, 25), draws=2, again=0).run
         yield f"journal {seed}", MemberCrashes(seed, 60, draws=2, again=0).run
     yield "store 7", StoreCrashes(large(7, 14), draws=2, again=0).run
+    for seed in (10, 11):
+        yield f"store encrypted {seed}", watched(encrypted(seed, 14), draws=2, again=0)
+    yield "store encrypted again 12", watched(encrypted(12, 6), draws=1, again=100)
     yield "store again 0", StoreCrashes(small(0, 8), draws=1, again=300).run
     yield "store again 1", StoreCrashes(large(1, 5), draws=1, again=300).run
     yield "journal again 1", MemberCrashes(1, 25, draws=2, again=200).run
@@ -43,6 +67,7 @@ def whole_form(seeds: int) -> Iterator[Run]:
     for seed in range(seeds):
         scenario = large(seed, 40) if seed % 2 else small(seed, 60)
         yield f"store {seed}", StoreCrashes(scenario, draws=6, again=50).run
+        yield f"store encrypted {seed}", watched(encrypted(seed, 40), draws=6, again=50)
         yield f"journal {seed}", MemberCrashes(seed, 80, draws=6, again=50).run
 
 

@@ -37,7 +37,7 @@ class StoreCrashes:
     def run(self) -> Tally:
         """Run the workload; at every call of it, crash."""
         self._io.before = self._cut
-        store = open_store(self._io, self._scenario.segment_bytes, started_before=False)
+        store = open_store(self._io, self._scenario.segment_bytes, started_before=False, keys=self._scenario.keys)
         Workload(store, self._promises, self._scenario).run()
         self._cut(None)
         return self.tally
@@ -75,7 +75,7 @@ class StoreCrashes:
 
     def _recover(self, io: LogDisk, promises: Promises, where: str) -> Store | None:
         try:
-            store = open_store(io, self._scenario.segment_bytes)
+            store = open_store(io, self._scenario.segment_bytes, keys=self._scenario.keys)
         except (RangelogError, OSError, KeyError, ValueError) as error:
             self.tally.problems.append(f"{where}: it does not start: {type(error).__name__} {error}")
             return None

@@ -21,6 +21,7 @@ from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.committer import Committer, Pending
+from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.log import LoopCall, Wal
 from tests.crash_points.store_promises import Acks, Key, Promises
 from tests.fakes.faces import LogDisk
@@ -56,8 +57,8 @@ class SteppedCommitter:
 class SteppedWal(Wal):
     """The production log; its threads are queues."""
 
-    def __init__(self, io: LogDisk, segment_bytes: int) -> None:
-        super().__init__(Path("/log"), SALT, io=io, segment_bytes=segment_bytes)
+    def __init__(self, io: LogDisk, segment_bytes: int, keys: LogKeys | None = None) -> None:
+        super().__init__(Path("/log"), SALT, io=io, segment_bytes=segment_bytes, keys=keys)
         self.files.free_files_max = 1
         self.jobs: list[Callable[[], None]] = []
         self.loop: list[Callable[[], None]] = []
@@ -114,11 +115,15 @@ class Scenario:
     segment_bytes: int = 4096
     value_bytes_max: int = 300
     rounds: int = 40
+    keys: Callable[[], LogKeys] | None = None
+    """Returns the keys of a start; None: the log is in clear."""
 
 
-def open_store(io: LogDisk, segment_bytes: int, *, started_before: bool = True) -> Store:
+def open_store(
+    io: LogDisk, segment_bytes: int, *, started_before: bool = True, keys: Callable[[], LogKeys] | None = None
+) -> Store:
     """Recover with the production start-up code."""
-    store = Store(SteppedWal(io, segment_bytes), cache_bytes=0)
+    store = Store(SteppedWal(io, segment_bytes, keys() if keys is not None else None), cache_bytes=0)
     store.open(started_before=started_before)
     return store
 

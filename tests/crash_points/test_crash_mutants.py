@@ -66,7 +66,7 @@ def _no_flush_of_the_directory_on_opening(patch: Patch) -> None:
 def _rename_before_the_first_bytes(patch: Patch) -> None:
     """A recycled file gets its new name while the old bytes are in it."""
 
-    def prepare(self: SegmentFiles, sequence: int) -> Segment:
+    def prepare(self: SegmentFiles, sequence: int, **how: Any) -> Segment:
         path = self.directory / f"free-{sequence:016x}.seg"
         if self._free:
             path = self._free.pop()

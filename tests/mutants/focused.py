@@ -7,6 +7,7 @@ from tests.mutants.cursors import CURSORS
 from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.groups import GROUPS
 from tests.mutants.inspection import INSPECTION
+from tests.mutants.log_encryption import LOG_ENCRYPTION
 from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Mutant
 from tests.mutants.operations import OPERATIONS
@@ -34,6 +35,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *MEMBERS,
     *TIER,
     *ENCRYPTION,
+    *LOG_ENCRYPTION,
     *TLS,
     *PAGE,
     *OPERATIONS,

@@ -9,7 +9,6 @@ from unittest import mock
 import rangelog_server.serving.handlers.fetch
 from rangelog_server.ranges.space import LogSpace
 from rangelog_server.ranges.store import Store
-from rangelog_server.wal.entry import split_lsn
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_time import here
 
@@ -33,11 +32,10 @@ def _watch_copies(watch: Any, cluster: VirtualCluster) -> None:
             cluster.ambush("moving", here().name)
         return submitted
 
-    def settled(self: LogSpace, inner: Any, hosted: Any, plan: Any, lsn: int) -> None:
-        inner(self, hosted, plan, lsn)
-        places = hosted.places if not hosted.dropped else ()
-        end = lsn + sum(one.length for one in plan.wanted) + 64
-        taken = [place for place in places if lsn < place < end and split_lsn(place)[0] == split_lsn(lsn)[0]]
+    def settled(self: LogSpace, inner: Any, hosted: Any, plan: Any, copies: Any) -> None:
+        inner(self, hosted, plan, copies)
+        wanted = dict.fromkeys(copies)
+        taken = [place for place in hosted.places if place in wanted] if not hosted.dropped else []
         if taken:
             note("a batch was moved on")
             _moved_places(cluster).update(dict.fromkeys(taken))

@@ -24,6 +24,7 @@ from tests.simulation.virtual_faults import Faults
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_time import no_last_words
 from tests.simulation.virtual_writing import LAST, write
+from tests.support.log_keys import NonceWatch
 
 HEAL_S = 240.0
 """Longer than any lease, backoff, replacement delay and deletion grace of the product together."""
@@ -70,7 +71,8 @@ def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
 
 def _run_seed(seed: int, keep_trace: bool) -> Outcome:
     outcome = Outcome(seed)
-    with virtual_cluster(seed, keep_trace=keep_trace) as cluster, probes(cluster):
+    watch = NonceWatch()
+    with watch.watching(), virtual_cluster(seed, keep_trace=keep_trace) as cluster, probes(cluster):
         try:
             cluster.loop.run_until_complete(_run(cluster, outcome))
         except AssertionError as error:
@@ -79,7 +81,7 @@ def _run_seed(seed: int, keep_trace: bool) -> Outcome:
             outcome.violations.append(f"no writer gets the stream within {HEAL_S:g} s of calm")
         except RangelogError as error:
             outcome.violations.append(f"a client got stuck: {type(error).__name__}: {error.message}")
-        outcome.violations += cluster.loop.problems
+        outcome.violations += cluster.loop.problems + watch.problems[:3]
         outcome.counters = dict(cluster.counters + cluster.tier.counts)
         outcome.counters.update(cluster.network.counts)
         outcome.virtual_s, outcome.steps = cluster.loop.now, cluster.loop.steps

@@ -36,6 +36,7 @@ from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
 from tests.simulation.virtual_fields import with_fields
 from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_log_keys import VirtualLogKeys
 from tests.simulation.virtual_network import Channel, Network
 from tests.simulation.virtual_objects import VirtualObjects
 from tests.simulation.virtual_packing import Packing, rules_of
@@ -78,8 +79,8 @@ class VirtualCluster:
         self.group.notes = self.note
         self.pd_addresses = [f"{name}:{API_PORT}" for name in PDS]
         self.servers = {
-            f"s{number}": VirtualServer(loop, self.network, f"s{number}", self.pd_addresses, temporary)
-            for number in range(1, SERVERS + 1)
+            name: VirtualServer(loop, self.network, name, self.pd_addresses, temporary, VirtualLogKeys(seed, name))
+            for name in [f"s{number}" for number in range(1, SERVERS + 1)]
         }
         for server in self.servers.values():
             server.notes = self.note

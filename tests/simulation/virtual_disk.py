@@ -15,10 +15,11 @@ from pathlib import Path
 from random import Random
 
 from rangelog_core.batch import check_batch, split_batches
-from rangelog_core.errors import StorageFull
+from rangelog_core.errors import Corruption, StorageFull
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
-from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES, Kind
+from rangelog_server.wal.encryption import LogKeys, SegmentCipher
+from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES, TAG_BYTES, Kind, decrypt_entry
 from rangelog_server.wal.log import LoopCall, Wal
 from tests.fakes.directory import Directory
 from tests.fakes.disk import ProcessGone
@@ -27,6 +28,7 @@ from tests.fakes.faces import LogDisk
 from tests.simulation.virtual_time import VirtualLoop, here
 
 SEGMENT_BYTES = 128 * 1024
+ENCRYPTED_SEGMENT_BYTES = SEGMENT_BYTES + 16 * 1024
 PLACES_BEFORE_LAST = 8
 
 
@@ -61,8 +63,10 @@ class Written:
     position: int
     payload: bytes
     spans: list[tuple[int, int]]
+    cipher: SegmentCipher | None = None  # what encrypts the entry; None: it is in clear
     number: int = 0  # in the order of writing
     moved: bool = False  # a copy that compaction made
+    stored: bytes = b""  # of an encrypted entry, once it was seen there
     was_durable: bool = False
     excused: bool = False  # the one disk that may be lost, is: what was durable there counts as such
 
@@ -70,10 +74,25 @@ class Written:
         """Whether its bytes are on the disk now, as flushed; or were, until the disk itself failed."""
         if self.excused:
             return self.was_durable
-        end = self.position + len(self.payload)
-        if self.file.flushed[self.position : end] != self.payload:
+        if not self._is_there():
             return False
         self.was_durable = True
+        return True
+
+    def _is_there(self) -> bool:
+        if self.cipher is None:
+            end = self.position + len(self.payload)
+            return self.file.flushed[self.position : end] == self.payload
+        start, end = self.position - ENTRY_HEADER_BYTES, self.position + len(self.payload) + TAG_BYTES
+        stored = bytes(self.file.flushed[start:end])
+        if self.stored:
+            return stored == self.stored
+        try:
+            if decrypt_entry(self.cipher, stored, start, len(self.payload)) != self.payload:
+                return False
+        except Corruption:
+            return False
+        self.stored = stored  # to decrypt it each time would take most of a run
         return True
 
     def excuse(self) -> None:
@@ -219,7 +238,7 @@ class VirtualCommitter:
                 file = self._disk.io.file(segment.fd)
                 self._disk.written_count += 1
                 number, moved = self._disk.written_count, kind is Kind.MOVED
-                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, number, moved)
+                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, segment.cipher, number, moved)
                 self._disk.written.setdefault((stream_id, index), []).append(place)
 
     def interrupt(self, chance: Random) -> None:
@@ -237,12 +256,18 @@ class VirtualWal(Wal):
     """The production log; only its two threads are virtual."""
 
     def __init__(
-        self, loop: VirtualLoop, disk: ServerDisk, delay_s: Callable[[], float], begun: Callable[[], None]
+        self,
+        loop: VirtualLoop,
+        disk: ServerDisk,
+        delay_s: Callable[[], float],
+        begun: Callable[[], None],
+        keys: LogKeys,
     ) -> None:
         self._begun = begun
         self.refusing = False
         assert disk.identity is not None
-        super().__init__(Path("wal"), disk.identity.salt, io=disk.io, segment_bytes=SEGMENT_BYTES)
+        size = ENCRYPTED_SEGMENT_BYTES if keys.encrypt else SEGMENT_BYTES
+        super().__init__(Path("wal"), disk.identity.salt, io=disk.io, segment_bytes=size, keys=keys)
         self._virtual = (loop, disk, delay_s)
         self.files.free_files_max = 1
         self._chain: list[Callable[[], None]] = []

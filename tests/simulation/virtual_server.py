@@ -28,6 +28,7 @@ from rangelog_server.wal.log import LogFailed
 from rangelog_server_common.metrics.call_tally import CallTally
 from tests.simulation.hasty_compaction import HastyCompaction
 from tests.simulation.virtual_disk import ServerDisk, VirtualWal
+from tests.simulation.virtual_log_keys import VirtualLogKeys
 from tests.simulation.virtual_network import Network
 from tests.simulation.virtual_time import Process, VirtualLoop, here
 
@@ -43,7 +44,10 @@ class Ended(BaseException):
 class VirtualServer:
     """See the module. `life` is the process that runs now."""
 
-    def __init__(self, loop: VirtualLoop, network: Network, name: str, pds: list[str], temporary: Path) -> None:
+    def __init__(
+        self, loop: VirtualLoop, network: Network, name: str, pds: list[str], temporary: Path, log_keys: VirtualLogKeys
+    ) -> None:
+        self.log_keys = log_keys
         self.loop, self.network, self.name = loop, network, name
         self.chance: Random = loop.chance
         self.disk = ServerDisk()
@@ -131,7 +135,10 @@ class VirtualServer:
             while True:
                 identity = self._boot()
                 begun = lambda: self.moments("flush", self.name)  # noqa: E731
-                self._wal = VirtualWal(self.loop, self.disk, self._delay_s, begun)
+                keys = self.log_keys.of_a_start(identity.salt)
+                self._wal = VirtualWal(self.loop, self.disk, self._delay_s, begun, keys)
+                if self._wal.encrypts:
+                    self.notes("a log is encrypted")
                 store = Store(self._wal, cache_bytes=64 * 1024)
                 for problem in store.open().problems:
                     self.notes(f"damage: {problem.split(' (')[0].rstrip('0123456789/ ')}")

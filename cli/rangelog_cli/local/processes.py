@@ -218,6 +218,9 @@ class Cluster:
         for address in self.plan.pd_addresses:
             arguments += ["--pd", address]
         env = self._tls(Role.RANGE_SERVER, server.name, "RANGELOG_SERVER_") | dict(env)
+        if self.keys_dir.is_dir():  # in clear again: what was encrypted is read all the same
+            log_env = {"RANGELOG_SERVER_LOG_KEYS_DIR": str(self.keys_dir)}
+            env = log_env | {"RANGELOG_SERVER_ENCRYPT_LOG": str(self.plan.encrypted).lower()} | env
         return self._process(server.name, arguments, home, env)
 
     def _broker(self, broker: BrokerPlan, env: Mapping[str, str]) -> Process:

@@ -32,7 +32,7 @@ DATA_DIR = Path("rangelog-data")
 @click.option(
     "--encrypted/--in-clear",
     default=None,
-    help="Encrypt objects, with a key in the data dir.  [default: as it was]",
+    help="Encrypt objects and logs, with a key in the data dir.  [default: as it was]",
 )
 @click.option("--context", "context_name", metavar="NAME", help="Name of its context for pdctl.  [default: local]")
 @click.option("--no-context", is_flag=True, help="Do not write a context for pdctl.")

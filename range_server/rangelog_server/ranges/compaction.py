@@ -113,10 +113,9 @@ class Compaction:
         if wal.is_short:
             last = wal.last_full_sequence
             found = [each for each in wal.segments if each <= last and self._is_worth(each)]
-        elif self._is_dead(DEAD_SEGMENTS_MIN, DEAD_SHARE):
-            found = space.sparse_segments()
         else:
-            return None
+            found = space.sparse_segments() if self._is_dead(DEAD_SEGMENTS_MIN, DEAD_SHARE) else []
+            found = found or wal.stale_segments()
         usage = space.usage
         found = [each for each in found if usage.batches.get(each) and each not in self._blocked]
         best = min(found, key=lambda each: (usage.live_bytes(each), each), default=None)

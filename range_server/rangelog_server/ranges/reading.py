@@ -15,7 +15,7 @@ from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import Corruption, RangelogError, RangeNotFound, Unavailable, UnsupportedVersion
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
-from rangelog_server.wal.entry import split_lsn
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, TAG_BYTES, Cipher, decrypt_entry, split_lsn
 from rangelog_server.wal.log import Wal
 
 _SPAN_BYTES_MAX = 1024 * 1024
@@ -118,10 +118,13 @@ def _span_end(wanted: list[Wanted], start: int) -> int:
 
 def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool) -> list[bytes]:
     first, last = plan.wanted[start], plan.wanted[stop - 1]
-    begin = first.place
+    begin, end = first.place, last.place + last.length
     where = f"{plan.stream_id}/{plan.range_index}"
     try:
-        data = wal.read(begin, last.place + last.length - begin, from_disk=from_disk)
+        cipher = wal.segments[split_lsn(begin)[0]].cipher
+        if cipher is not None:  # its entries hold one batch each
+            begin, end = begin - ENTRY_HEADER_BYTES, end + TAG_BYTES
+        data = wal.read(begin, end - begin, from_disk=from_disk)
     except KeyError as error:
         raise RangeNotFound(f"this server no longer has a replica of range {where}") from error
     except OSError as error:
@@ -132,8 +135,19 @@ def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool)
     batches: list[bytes] = []
     for one in plan.wanted[start:stop]:
         place = one.place - begin
-        batches.append(_check(plan, one, bytes(data[place : place + one.length])))
+        if cipher is None:
+            batches.append(_check(plan, one, bytes(data[place : place + one.length])))
+        else:
+            batches.append(_check(plan, one, _decrypted(plan, one, cipher, data[place - ENTRY_HEADER_BYTES :])))
     return batches
+
+
+def _decrypted(plan: ReadPlan, one: Wanted, cipher: Cipher, data: memoryview) -> bytes:
+    try:
+        return decrypt_entry(cipher, data, one.place - ENTRY_HEADER_BYTES, one.length)
+    except Corruption as error:
+        where = f"{plan.stream_id}/{plan.range_index}"
+        raise Corruption(f"range {where} at offset {one.base_offset}: {error.message}") from error
 
 
 def _check(plan: ReadPlan, one: Wanted, data: bytes) -> bytes:

@@ -274,20 +274,39 @@ class LogSpace:
         """
         if not is_current(hosted, plan):
             return False
-        core, wal = hosted.core, self.store.wal
-        payload = b"".join(batches)
-        if len(payload) > wal.room_bytes:
+        wal = self.store.wal
+        if sum([len(batch) + wal.extra_bytes for batch in batches]) > wal.room_bytes:
             raise StorageFull("no room in the log to move batches")
-        one = len(batches) == 1
-        digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
-        lsn: int = wal.submit(
-            Kind.MOVED, core.stream_id, core.range_index, payload, digest, core.confirm_offset,
-            lambda: self._moved(hosted, plan, lsn), plan.wanted[0].crc if one else None,
-        )  # fmt: skip
-        self.placed(hosted, lsn, 0)  # a tombstone that comes before the flush covers the copy
-        self.usage.placed(split_lsn(lsn)[0], len(payload))
+        places: list[int] = []
+        groups = [[batch] for batch in batches] if wal.encrypts else [batches]
+        for group in groups:
+            last = group is groups[-1]
+            moved = (lambda: self._moved(hosted, plan, places)) if last else None
+            self._submit_moved(hosted, plan.wanted[len(places)].crc, group, places, moved)
         self._moving += 1
         return True
+
+    def _submit_moved(
+        self,
+        hosted: HostedReplica,
+        crc: int,
+        batches: Sequence[bytes],
+        places: list[int],
+        moved: Callable[[], None] | None,
+    ) -> None:
+        """Submit copies as one entry and add their places; `crc`: of the first of them."""
+        core, wal = hosted.core, self.store.wal
+        payload = b"".join(batches)
+        one = len(batches) == 1
+        digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
+        place = (core.stream_id, core.range_index)
+        lsn = wal.submit(Kind.MOVED, *place, payload, digest, core.confirm_offset, moved, crc if one else None)
+        self.placed(hosted, lsn, 0)  # a tombstone that comes before the flush covers the copy
+        self.usage.placed(split_lsn(lsn)[0], len(payload))
+        skip = lsn + ENTRY_HEADER_BYTES
+        for batch in batches:
+            places.append(skip)
+            skip += len(batch)
 
     def when_moved(self, done: Callable[[], None]) -> None:
         """Call `done` once all copies so far are flushed and in use, at once if they are."""
@@ -296,19 +315,21 @@ class LogSpace:
         else:
             done()
 
-    def _moved(self, hosted: HostedReplica, plan: ReadPlan, lsn: int) -> None:
+    def _moved(self, hosted: HostedReplica, plan: ReadPlan, places: list[int]) -> None:
         """Use the durable copy of all batches that were not cut, dropped or moved meanwhile."""
-        wanted, place = plan.wanted, lsn + ENTRY_HEADER_BYTES
+        wanted = plan.wanted
         count = count_current(hosted, plan)  # batches are cut at the end only
-        places: list[int] = []
-        taken = 0
-        for one in wanted[:count]:
-            places.append(place + taken)
-            taken += one.length
-        if places:
-            sequence = split_lsn(wanted[0].place)[0]
-            self.usage.freed({sequence: hosted.move(hosted.core.batch_number(wanted[0].base_offset), places)})
-        self.usage.freed({split_lsn(lsn)[0]: sum(one.length for one in wanted[count:])})
+        first = hosted.core.batch_number(wanted[0].base_offset) if count else 0
+        begin = 0
+        while begin < count:  # copies of one entry each may lie in two segments
+            end = begin + 1
+            while end < count and split_lsn(places[end])[0] == split_lsn(places[begin])[0]:
+                end += 1
+            moved = hosted.move(first + begin, places[begin:end])
+            self.usage.freed({split_lsn(wanted[begin].place)[0]: moved})
+            begin = end
+        for one, place in zip(wanted[count:], places[count:], strict=True):
+            self.usage.freed({split_lsn(place)[0]: one.length})
         self._moving -= 1
         if not self._moving:
             waiting, self._when_moved = self._when_moved, []

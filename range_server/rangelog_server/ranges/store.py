@@ -154,7 +154,7 @@ class Store:
         Raises the errors of Replica.append, StorageFull.
         """
         hosted = self.replicas.get((message.stream_id, message.range_index))
-        self.wal.check_room(len(payload) + 1024)
+        self.wal.check_room(len(payload) + 1024 + self.wal.extra_bytes * len(batches))
         if hosted is None:
             core = self.new_core(message.stream_id, message.range_index, message.start_offset, message.epoch)
             fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
@@ -193,7 +193,7 @@ class Store:
         """
         if hosted.dropped:
             raise RangeDropped(f"the replica of range {hosted} was dropped while its batches were copied")
-        self.wal.check_room(sum(len(batch.data) for batch in batches) + 1024)
+        self.wal.check_room(sum(len(batch.data) + self.wal.extra_bytes for batch in batches) + 1024)
         fresh = hosted.core.repair(batches)
         if fresh:
             payload = b"".join([batch.data for batch in fresh])
@@ -204,6 +204,9 @@ class Store:
     def _write(self, hosted: HostedReplica, appender: AppendClient | None, request_id: int, fresh: Sequence[NewBatch],
                payload: bytes, size_bytes: int, memory: bool) -> None:  # fmt: skip
         core, wal = hosted.core, self.wal
+        if wal.encrypts and len(fresh) > 1:
+            self._write_before(hosted, fresh[:-1])
+            fresh, payload = fresh[-1:], fresh[-1].data
         end = fresh[-1].header.end_offset
         memory = memory and core.durable_offset >= hosted.strict_end
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
@@ -225,6 +228,19 @@ class Store:
             core.flushed(end)
             hosted.wake()
             self._acked_alone(appender, hosted, request_id, size_bytes)
+
+    def _write_before(self, hosted: HostedReplica, batches: Sequence[NewBatch]) -> None:
+        """Write all batches of a frame but its last one, an entry each: each is encrypted, and read, alone."""
+        core, wal = hosted.core, self.wal
+        flushed = wal.flushed_lsn
+        for batch in batches:
+            data = batch.data
+            digest = data[:BATCH_HEADER_BYTES] + data[-BATCH_TRAILER_BYTES:]
+            place = (core.stream_id, core.range_index)
+            lsn = wal.submit(Kind.BATCHES, *place, data, digest, core.confirm_offset, None, batch.crc)
+            self.space.placed(hosted, lsn, len(data))
+            hosted.place(batch.header, lsn, 0)
+            self.cache.put(lsn + ENTRY_HEADER_BYTES, data, flushed)
 
     def _already_there(
         self, hosted: HostedReplica, appender: AppendClient | None, request_id: int, end_offset: int, size_bytes: int
@@ -350,6 +366,12 @@ class Store:
         if not hosted.dropped:
             with suppress(StorageFull):  # a restart detects the same damage again
                 self.write_state(hosted)
+
+    def turn_to_key(self) -> None:
+        """Have the log go on in a segment of the current encryption key, where another one has become that."""
+        if self.wal.turn_to_key():
+            self.write_server()
+            self.wal.kick()
 
     def unknown_ranges_settled(self) -> None:
         """Note that every range that damage may have destroyed is hosted, as untrusted: unknown ranges are new again."""

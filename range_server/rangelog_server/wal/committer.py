@@ -13,7 +13,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from rangelog_server.wal.blocks import BlockWriter
-from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, make_lsn, pack_header
+from rangelog_server.wal.encryption import SegmentCipher
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, TAG_BYTES, Kind, make_lsn, pack_encrypted, pack_header
 from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io
 from rangelog_server_common.metrics.tally import DurationTally
@@ -74,6 +75,9 @@ class Committer:
             start = stop
 
     def _write(self, segment: Segment, entries: list[Pending]) -> None:
+        if segment.cipher is not None:
+            self._write_encrypted(segment, segment.cipher, entries)
+            return
         salt, sequence = self._salt, segment.sequence
         first = position = entries[0][1]
         buffers: list[bytes] = []
@@ -83,6 +87,23 @@ class Committer:
             buffers += (head, payload)
         end = position + ENTRY_HEADER_BYTES + len(entries[-1][6])
         if entries[-1][2] != Kind.NEXT:
+            buffers.append(pack_header(salt, Kind.END, make_lsn(sequence, end), end - first, 0, 0, 0, b""))
+        self._blocks.write(segment, buffers, first)
+
+    def _write_encrypted(self, segment: Segment, cipher: SegmentCipher, entries: list[Pending]) -> None:
+        """Encrypt each entry, once, and write what came of it: also a short write goes on with the same bytes."""
+        salt, sequence = self._salt, segment.sequence
+        first, end = entries[0][1], entries[0][1]
+        buffers: list[bytes] = []
+        for _, position, kind, stream_id, range_index, confirm_offset, payload, _, _ in entries:
+            lsn = make_lsn(sequence, position)
+            if kind == Kind.NEXT:
+                buffers.append(pack_header(salt, kind, lsn, position - first, 0, 0, 0, b""))
+                break
+            place = (stream_id, range_index, confirm_offset)
+            buffers += pack_encrypted(salt, cipher, kind, lsn, position - first, *place, payload)
+            end = position + ENTRY_HEADER_BYTES + len(payload) + TAG_BYTES
+        else:
             buffers.append(pack_header(salt, Kind.END, make_lsn(sequence, end), end - first, 0, 0, 0, b""))
         self._blocks.write(segment, buffers, first)
 

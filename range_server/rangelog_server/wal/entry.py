@@ -12,6 +12,9 @@ last write may not have been flushed, all earlier ones were.
 crc32c is the same for every whole batch, it is the checksum at the batch's own end (the caller has compared it, so no bytes
 are summed again). Entries of version 1 have the crc32c of the payload in both cases; they are read as well.
 
+In an encrypted segment (encryption.py) all entries but the markers are of version 3: header in clear, payload encrypted with
+its tag, payload crc of these bytes; the payload of BATCHES and MOVED is one batch, so that each is read alone.
+
 The header keeps its form in every version, so an entry of a newer version or of an unknown kind differs from
 damage: its place and checksum fit. It raises UnsupportedVersion and is never treated as damage. The same holds for a
 segment's header. A sidecar is derived from its segment: one of another version is ignored and rebuilt, and its version rises
@@ -26,7 +29,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import google_crc32c
 
@@ -39,13 +42,20 @@ from rangelog_core.versions import VersionRange, unsupported
 ENTRY_MAGIC = b"RLE1"
 SEGMENT_MAGIC = b"RLSEG1\0\0"
 VERSION = 2
-ENTRY_VERSIONS = VersionRange(1, VERSION)
-SEGMENT_VERSIONS = VersionRange(1, 1)
+ENCRYPTED_VERSION = 3
+"""Of entries whose payload is encrypted; all entries of an encrypted segment but its markers are of this one."""
+ENTRY_VERSIONS = VersionRange(1, ENCRYPTED_VERSION)
+ENCRYPTED_SEGMENT_VERSION = 2
+SEGMENT_VERSIONS = VersionRange(1, ENCRYPTED_SEGMENT_VERSION)
+CLEAR_SEGMENT_VERSION = 1
 _UPGRADE = "this server"
 
 _HEAD = struct.Struct("<4sBBHIIQQQII")
 _CRC = struct.Struct("<I")
-_SEGMENT = struct.Struct("<8sIIQI")  # magic, version, segment size, sequence, reserved
+_BOUND = struct.Struct("<4sBBHIIQQQI")  # the header up to the payload crc: what the tag of an encrypted payload binds
+_SEGMENT = struct.Struct("<8sIIQI")  # magic, version, segment size, sequence, bytes of the extension (version 1: none)
+TAG_BYTES = 16
+"""What a payload grows by when it is encrypted."""
 ENTRY_HEADER_BYTES = _HEAD.size + _CRC.size
 SEGMENT_HEADER_BYTES = _SEGMENT.size + _CRC.size
 HEAD_RECORD_BYTES = BATCH_HEADER_BYTES + BATCH_TRAILER_BYTES
@@ -80,6 +90,16 @@ def make_lsn(sequence: int, position: int) -> int:
 def split_lsn(lsn: int) -> tuple[int, int]:
     """Return (segment sequence, position)."""
     return lsn >> _POSITION_BITS, lsn & _POSITION_MASK
+
+
+class Cipher(Protocol):
+    """What encrypts and decrypts the payloads of one segment: SegmentCipher."""
+
+    def encrypt(self, position: int, data: bytes, bound: bytes) -> bytes:
+        """See SegmentCipher."""
+
+    def decrypt(self, position: int, body: bytes | memoryview, bound: bytes) -> bytes:
+        """See SegmentCipher."""
 
 
 class EntryHeader(NamedTuple):
@@ -136,6 +156,36 @@ def pack_header(
     return head + _CRC.pack(google_crc32c.extend(salt, head))
 
 
+def pack_encrypted(
+    salt: int,
+    cipher: Cipher,
+    kind: int,
+    lsn: int,
+    group_back: int,
+    stream_id: int,
+    range_index: int,
+    confirm_offset: int,
+    payload: bytes,
+) -> tuple[bytes, bytes]:
+    """Return the header of an entry and its encrypted payload. For the entry's place and once: the place is the nonce."""
+    size = len(payload) + TAG_BYTES
+    bound = _BOUND.pack(
+        ENTRY_MAGIC, kind, ENCRYPTED_VERSION, 0, size, group_back, lsn, stream_id, confirm_offset, range_index
+    )
+    body = cipher.encrypt(lsn & _POSITION_MASK, payload, bound)
+    head = bound + _CRC.pack(google_crc32c.value(body))
+    return head + _CRC.pack(google_crc32c.extend(salt, head)), body
+
+
+def decrypt_entry(cipher: Cipher, data: bytes | memoryview, lsn: int, length: int) -> bytes:
+    """Return the payload of the entry that `data` begins with; `length`: of that payload. Raises Corruption."""
+    end = ENTRY_HEADER_BYTES + length + TAG_BYTES
+    if len(data) < end:
+        raise Corruption("an encrypted entry is cut")
+    position = lsn & _POSITION_MASK
+    return cipher.decrypt(position, data[ENTRY_HEADER_BYTES:end], bytes(data[: _BOUND.size]))
+
+
 def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryHeader | None:
     """Return the header at `position` of a segment if it belongs to this log, this segment and this place.
 
@@ -149,7 +199,7 @@ def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryH
     (crc,) = _CRC.unpack_from(data, position + _HEAD.size)
     if google_crc32c.extend(salt, data[position : position + _HEAD.size]) != crc:
         return None
-    if version > VERSION:
+    if version > ENTRY_VERSIONS.highest:
         raise unsupported(f"the entry at {position}", version, ENTRY_VERSIONS, _UPGRADE)
     if kind not in _KINDS and version:
         raise UnsupportedVersion(
@@ -161,9 +211,22 @@ def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryH
 
 
 def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
-    """Return the first bytes of a segment file."""
-    head = _SEGMENT.pack(SEGMENT_MAGIC, SEGMENT_VERSIONS.highest, segment_bytes, sequence, 0)
+    """Return the first bytes of a segment file in clear."""
+    return pack_segment_head(sequence, segment_bytes, CLEAR_SEGMENT_VERSION, 0)
+
+
+def pack_segment_head(sequence: int, segment_bytes: int, version: int, extension_bytes: int) -> bytes:
+    """Return the first bytes of a segment file, which have this form in every version."""
+    head = _SEGMENT.pack(SEGMENT_MAGIC, version, segment_bytes, sequence, extension_bytes)
     return head + _CRC.pack(google_crc32c.value(head))
+
+
+def segment_version(data: bytes) -> int:
+    """Return the version in the first bytes of a segment file; 0: they are damaged."""
+    if len(data) < SEGMENT_HEADER_BYTES or data[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
+        return 0
+    (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
+    return int(_SEGMENT.unpack_from(data)[1]) if google_crc32c.value(data[: _SEGMENT.size]) == crc else 0
 
 
 def check_segment_header(data: bytes) -> None:
@@ -171,11 +234,8 @@ def check_segment_header(data: bytes) -> None:
 
     A damaged header passes: its fields are not needed, since every entry contains its own place.
     """
-    if len(data) < SEGMENT_HEADER_BYTES or data[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
-        return
-    version = _SEGMENT.unpack_from(data)[1]
-    (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
-    if google_crc32c.value(data[: _SEGMENT.size]) == crc and version > SEGMENT_VERSIONS.highest:
+    version = segment_version(data)
+    if version > SEGMENT_VERSIONS.highest:
         raise unsupported("the segment", version, SEGMENT_VERSIONS, _UPGRADE)
 
 
@@ -216,6 +276,21 @@ def payload_digest(header: EntryHeader, payload: bytes) -> bytes:
         (crc,) = _CRC.unpack_from(digest, BATCH_HEADER_BYTES)
     if crc != header.payload_crc:
         raise Corruption("an entry's header was written for another payload")
+    return digest
+
+
+def encrypted_digest(header: EntryHeader, body: bytes, cipher: Cipher | None, bound: bytes) -> bytes:
+    """Check and decrypt an entry of an encrypted segment, and return its digest. Raises Corruption, UnsupportedVersion."""
+    if cipher is None or header.version != ENCRYPTED_VERSION:
+        raise Corruption("an entry is encrypted where others are not, or the other way round")
+    if google_crc32c.value(body) != header.payload_crc:
+        raise Corruption("an entry's payload is damaged")
+    payload = cipher.decrypt(header.lsn & _POSITION_MASK, body, bound[: _BOUND.size])
+    if header.kind not in BATCH_KINDS:
+        return payload
+    digest = batch_heads(payload)
+    if len(digest) != HEAD_RECORD_BYTES or google_crc32c.value(payload) != WHOLE_CRC:
+        raise Corruption("an encrypted entry is not one whole batch")
     return digest
 
 

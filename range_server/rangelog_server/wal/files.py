@@ -10,10 +10,13 @@ is changed; only a `free-` file, whose content is not needed, is overwritten wha
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
-from rangelog_core.errors import StorageFull, UnsupportedVersion
+from rangelog_core.errors import RangelogError, StorageFull, UnsupportedVersion
+from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES, HEADER_COPY_BYTES, LogKeys, SegmentCipher
 from rangelog_server.wal.entry import (
+    CLEAR_SEGMENT_VERSION,
     SEGMENT_HEADER_BYTES,
     Entry,
     Kind,
@@ -22,6 +25,7 @@ from rangelog_server.wal.entry import (
     pack_header,
     pack_segment_header,
     pack_sidecar,
+    segment_version,
     sidecar_row,
     unpack_sidecar,
 )
@@ -32,24 +36,42 @@ FREE_FILES_MAX = 16
 """Files kept for recycling: blocks that were written before are flushed faster than new ones."""
 SHRINK_BYTES = 1024 * 1024
 """Bytes that are freed at a time: where the file system discards freed blocks, freeing a whole file at once stalls flushes."""
+_ENCRYPTED_SIDECAR_MAGIC = b"RLIDX2\0\3"
 
 
 class Segment:
     """One open segment file."""
 
-    __slots__ = ("fd", "rows", "sequence", "size_bytes")
+    __slots__ = ("cipher", "fd", "rows", "sequence", "size_bytes", "start")
 
     def __init__(self, sequence: int, fd: int, size_bytes: int) -> None:
         self.sequence = sequence
         self.fd = fd
         self.size_bytes = size_bytes
+        self.cipher: SegmentCipher | None = None
+        """What encrypts its entries; None: they are in clear."""
+        self.start = SEGMENT_HEADER_BYTES
+        """The position of its first entry."""
         self.rows = bytearray()  # of the sidecar to be; only while the segment fills
+
+    def encrypt_by(self, cipher: SegmentCipher) -> None:
+        """Have entries encrypted."""
+        self.cipher, self.start = cipher, ENCRYPTED_START_BYTES
 
 
 class SegmentFiles:
     """All segment files of one directory. Blocking: for threads that may wait for the disk."""
 
-    def __init__(self, directory: Path, io: Io, segment_bytes: int, salt: int, capacity_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        io: Io,
+        segment_bytes: int,
+        salt: int,
+        capacity_bytes: int = 0,
+        keys: LogKeys | None = None,
+    ) -> None:
+        self.keys = keys or LogKeys(None, salt, encrypt=False)
         self.directory = directory
         self.io = io
         self.segment_bytes = segment_bytes
@@ -93,14 +115,32 @@ class SegmentFiles:
 
     def _check_header(self, segment: Segment) -> None:
         try:
-            check_segment_header(read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0))
+            first = read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0)
         except OSError:
-            return  # as with a damaged header: reads of the entries report the fault
-        except UnsupportedVersion as error:
-            raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
+            first = b""  # as with a damaged header: reads of the entries report the fault
+        try:
+            check_segment_header(first)
+            if segment_version(first) != CLEAR_SEGMENT_VERSION:  # encrypted, or damaged: the copy of its header tells
+                cipher = self.keys.open_segment(self._header_copies(segment), segment.sequence)
+                if cipher is not None:
+                    segment.encrypt_by(cipher)
+        except RangelogError as error:
+            raise type(error)(f"{self.path(segment.sequence)}: {error.message}") from error
 
-    def prepare(self, sequence: int) -> Segment:
-        """Return a segment with its blocks reserved and an END at its start. Raises StorageFull, OSError."""
+    def _header_copies(self, segment: Segment) -> list[bytes]:
+        found: list[bytes] = []
+        for position in (0, HEADER_COPY_BYTES):
+            with suppress(OSError):
+                found.append(read_all(self.io, segment.fd, HEADER_COPY_BYTES, position))
+        return found
+
+    def prepare(self, sequence: int, *, over: Segment | None = None, beyond: bool = False) -> Segment:
+        """Return a segment with its blocks reserved and an END at its start. Raises StorageFull, OSError.
+
+        `over`: a segment of this sequence that nothing was written to, which it replaces in one step; its file is removed.
+        `beyond`: the capacity does not count, since without this segment the server could not start. Where segments are
+        encrypted: it has a new key. Raises EncryptionKeyMissing, AccessDenied, Unavailable.
+        """
         fd = -1
         while self._free and fd < 0:
             path = self._free.pop()
@@ -111,17 +151,30 @@ class SegmentFiles:
                 self.count -= 1
                 fd = -1
         if fd < 0:
-            if self.capacity_bytes and (self.count + 1) * self.segment_bytes > self.capacity_bytes:
+            if self.capacity_bytes and not beyond and (self.count + 1) * self.segment_bytes > self.capacity_bytes:
                 raise StorageFull(f"the log has reached its capacity of {self.capacity_bytes} bytes")
             path = self.directory / f"free-{sequence:016x}.seg"
             fd = self.io.create(path, self.segment_bytes)
             self.count += 1
-        end = pack_header(self.salt, Kind.END, make_lsn(sequence, SEGMENT_HEADER_BYTES), 0, 0, 0, 0, b"")
-        write_all(self.io, fd, [pack_segment_header(sequence, self.segment_bytes), end], 0)
+        segment = Segment(sequence, fd, self.segment_bytes)
+        header = pack_segment_header(sequence, self.segment_bytes)
+        try:
+            if self.keys.encrypt:
+                header, cipher = self.keys.new_segment(sequence, self.segment_bytes)
+                segment.encrypt_by(cipher)
+        except RangelogError:
+            self.io.close(fd)
+            self._free.append(path)
+            raise
+        end = pack_header(self.salt, Kind.END, make_lsn(sequence, segment.start), 0, 0, 0, 0, b"")
+        write_all(self.io, fd, [header, end], 0)
         self.io.fdatasync(fd)
         self.io.rename(path, self.path(sequence))
         self.io.sync_directory(self.directory)
-        return Segment(sequence, fd, self.segment_bytes)
+        if over is not None:
+            self.io.close(over.fd)
+            self.count -= 1
+        return segment
 
     def release(self, segment: Segment) -> None:
         """Remove a segment from the log. All its live data must be durable elsewhere."""
@@ -172,7 +225,7 @@ class SegmentFiles:
         Raises OSError; UnsupportedVersion when a newer program wrote some of it.
         """
         if trust_sidecar:
-            found = self._load_sidecar(segment.sequence)
+            found = self._load_sidecar(segment)
             if found is not None:
                 return SegmentLog(segment.sequence, found[1], found[0], Ending.NEXT, scanned=False)
         # After a failed flush pages may be in the cache, clean, and not on the disk: flush, drop the cache, read the disk.
@@ -180,23 +233,32 @@ class SegmentFiles:
         self.io.drop_cache(segment.fd)
         data = read_all(self.io, segment.fd, self.io.size(segment.fd), 0)
         try:
-            return scan_segment(data, segment.sequence, self.salt)
+            return scan_segment(data, segment.sequence, self.salt, segment.start, segment.cipher)
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
 
-    def _load_sidecar(self, sequence: int) -> tuple[int, list[Entry]] | None:
+    def _load_sidecar(self, segment: Segment) -> tuple[int, list[Entry]] | None:
+        sequence, cipher = segment.sequence, segment.cipher
         path = self.sidecar_path(sequence)
         if path.name not in self.io.list(self.directory):
             return None
         fd = self.io.open(path)
         try:
-            return unpack_sidecar(self.salt, sequence, read_all(self.io, fd, self.io.size(fd), 0))
+            data: bytes | None = read_all(self.io, fd, self.io.size(fd), 0)
         finally:
             self.io.close(fd)
+        if cipher is not None and data is not None:
+            bound = _ENCRYPTED_SIDECAR_MAGIC + sequence.to_bytes(8, "little")
+            data = cipher.decrypt_sidecar(data[len(bound) :], bound) if data.startswith(bound) else None
+        return None if data is None else unpack_sidecar(self.salt, sequence, data)
 
-    def write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
-        """Write the sidecar of a full and flushed segment."""
-        replace_file(self.io, self.sidecar_path(sequence), pack_sidecar(self.salt, sequence, end, rows))
+    def write_sidecar(self, sequence: int, end: int, rows: bytes, cipher: SegmentCipher | None) -> None:
+        """Write the sidecar of a full and flushed segment, encrypted as that is."""
+        parts = pack_sidecar(self.salt, sequence, end, rows)
+        if cipher is not None:
+            bound = _ENCRYPTED_SIDECAR_MAGIC + sequence.to_bytes(8, "little")
+            parts = [bound, cipher.encrypt_sidecar(b"".join(parts), bound)]
+        replace_file(self.io, self.sidecar_path(sequence), parts)
 
 
 def rows_of(entries: list[Entry]) -> bytearray:

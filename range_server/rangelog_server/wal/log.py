@@ -13,21 +13,24 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from rangelog_core.errors import StorageFull
+from rangelog_core.errors import RangelogError, StorageFull
 from rangelog_core.limits import MIB
 from rangelog_server.wal.block_reader import BlockReader
 from rangelog_server.wal.blocks import BlockWriter
 from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending, failure_message
+from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES, LogKeys, SegmentCipher
 from rangelog_server.wal.entry import (
     ENTRY_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    TAG_BYTES,
     Kind,
     make_lsn,
     pack_header,
@@ -58,10 +61,16 @@ class Wal:
 
     def __init__(self, directory: Path, salt: int, *, io: Io | None = None,
                  segment_bytes: int = SEGMENT_BYTES_DEFAULT, capacity_bytes: int = 0,
-                 direct: bool = True) -> None:  # fmt: skip
+                 direct: bool = True, keys: LogKeys | None = None) -> None:  # fmt: skip
         self.io = io or Io()
         self.salt = salt
-        self.files = SegmentFiles(directory, self.io, segment_bytes, salt, capacity_bytes)
+        self.files = SegmentFiles(directory, self.io, segment_bytes, salt, capacity_bytes, keys)
+        self.keys = self.files.keys
+        self.encrypts = self.keys.encrypt
+        """Whether new entries are encrypted: then each holds one batch at most."""
+        self._tag_bytes = TAG_BYTES if self.encrypts else 0
+        self.extra_bytes = ENTRY_HEADER_BYTES + TAG_BYTES if self.encrypts else 0
+        """What each batch of a frame takes beside its own bytes, beyond what one entry for all would."""
         self.segment_bytes = segment_bytes
         self.segments: dict[int, Segment] = {}
         self.flushed_lsn = 0
@@ -75,7 +84,9 @@ class Wal:
         self._spares: list[Segment] = []
         self._preparing = False
         self._gathering: list[Pending] = []
-        self._full: list[tuple[int, int, bytes]] = []  # segments whose sidecar waits for their flush
+        self._full: list[
+            tuple[int, int, bytes, SegmentCipher | None]
+        ] = []  # segments whose sidecar waits for their flush
         self._blocks = BlockWriter(self.io, self.files.path, direct=direct)
         self._reader = BlockReader(self.io, self.files.path, direct=direct)
         self._committer = Committer(self.io, salt, self._blocks)
@@ -93,6 +104,7 @@ class Wal:
         self._current: Segment
         self._position = 0
         self._torn_ends: list[tuple[Segment, int]] = []
+        self._was_encrypted = False  # some of what a start found
 
     # ---- opening
 
@@ -102,10 +114,12 @@ class Wal:
         self.segments = {segment.sequence: segment for segment in segments}
         logs = [self.files.load(segment, trust_sidecar=segment not in segments[-2:]) for segment in segments]
         findings = judge(logs)
-        self._spares = segments[findings.tail_index + 1 :]
+        tail = findings.tail_index
+        self._spares = segments[tail + 1 :]
         next_sequence = segments[-1].sequence + 1 if segments else 1
-        if findings.tail_index >= 0 and not findings.tails and logs[findings.tail_index].ending is Ending.END:
-            last = logs[findings.tail_index]
+        last = logs[tail] if tail >= 0 and not findings.tails and logs[tail].ending is Ending.END else None
+        anew = self.encrypts or any(segment.cipher is not None for segment in segments[max(0, tail) :])
+        if last is not None and not anew:
             self._current, self._position = self.segments[last.sequence], last.end
             self._current.rows += rows_of(list(last.entries))
             for position in last.leftovers:
@@ -113,24 +127,45 @@ class Wal:
             if last.leftovers:
                 self.io.fdatasync(self._current.fd)
         else:
-            for tail in findings.tails:
-                sequence, position = split_lsn(tail.lsn)
+            for torn in findings.tails:
+                sequence, position = split_lsn(torn.lsn)
                 self._torn_ends.append((self.segments[sequence], position))
+            if anew:
+                self._renew_spares()
             if not self._spares:
-                self._spares.append(self.files.prepare(next_sequence))
-            self._current, self._position = self._spares.pop(0), SEGMENT_HEADER_BYTES
+                self._spares.append(self.files.prepare(next_sequence, beyond=anew))
+            self._current = self._spares.pop(0)
+            self._position = self._current.start
             self.segments[self._current.sequence] = self._current
+            if last is not None:
+                self._end_with_next(self.segments[last.sequence], last.end)
         for spare in self._spares:
             self.segments[spare.sequence] = spare
+        self._was_encrypted = any(segment.cipher is not None for segment in segments)
         self.flushed_lsn = self.log_end
         self._rebuild_sidecars(logs[: max(0, findings.tail_index)], findings)
         return findings
+
+    def _renew_spares(self) -> None:
+        """Have no segment of an earlier start to write to: what it seems never to have had may have been written to it.
+
+        The first one stays in its place, another file by then: what is before it may end with NEXT.
+        """
+        for spare in reversed(self._spares[1:]):
+            self.files.release(self.segments.pop(spare.sequence))
+        self._spares = [self.files.prepare(spare.sequence, over=spare, beyond=True) for spare in self._spares[:1]]
+
+    def _end_with_next(self, segment: Segment, position: int) -> None:
+        marker = pack_header(self.salt, Kind.NEXT, make_lsn(segment.sequence, position), 0, 0, 0, 0, b"")
+        write_all(self.io, segment.fd, [marker], position)
+        self.io.fdatasync(segment.fd)
 
     def _rebuild_sidecars(self, full: list[SegmentLog], findings: Findings) -> None:
         damaged = {split_lsn(damage.lsn)[0] for damage in [*findings.middle, *findings.tails]}
         for log in full:
             if log.scanned and log.sequence not in damaged:
-                self._write_sidecar(log.sequence, log.end, bytes(rows_of(list(log.entries))))
+                cipher = self.segments[log.sequence].cipher
+                self._write_sidecar(log.sequence, log.end, bytes(rows_of(list(log.entries))), cipher)
 
     def start(self, loop_call: LoopCall, loop_soon: LoopCall | None = None) -> None:
         """Start the threads; completions then run through `loop_call` (call_soon_threadsafe).
@@ -163,9 +198,7 @@ class Wal:
         """Make the cut of a damaged tail final, once its consequences are durable. Blocking. Raises OSError."""
         while self._torn_ends:
             segment, position = self._torn_ends[-1]  # the oldest last: while it is torn, later ones may be torn too
-            marker = pack_header(self.salt, Kind.NEXT, make_lsn(segment.sequence, position), 0, 0, 0, 0, b"")
-            write_all(self.io, segment.fd, [marker], position)
-            self.io.fdatasync(segment.fd)
+            self._end_with_next(segment, position)
             self._torn_ends.pop()
 
     # ---- writing
@@ -194,7 +227,8 @@ class Wal:
     @property
     def entry_bytes_max(self) -> int:
         """The largest payload that an entry can have."""
-        return self.segment_bytes - SEGMENT_HEADER_BYTES - 2 * ENTRY_HEADER_BYTES - self._reserve_bytes
+        start = ENCRYPTED_START_BYTES if self.encrypts else SEGMENT_HEADER_BYTES
+        return self.segment_bytes - start - 2 * ENTRY_HEADER_BYTES - self._tag_bytes - self._reserve_bytes
 
     @property
     def used_bytes(self) -> int:
@@ -224,7 +258,7 @@ class Wal:
         `payload_crc`: for a payload of one batch that batch's checksum, otherwise none. `token` is passed to `on_flushed`
         once the entry is durable. Raises StorageFull.
         """
-        size = len(payload)
+        size = len(payload) + self._tag_bytes
         if not self._gathering:
             self._group_began_s = time.perf_counter()
         if not self._fits(size, 0):
@@ -234,8 +268,8 @@ class Wal:
         self._gathering.append(entry)
         segment.rows += sidecar_row(kind, position, stream_id, range_index, confirm_offset, size, digest)
         self._position = position + ENTRY_HEADER_BYTES + size
-        self.pending_bytes += size
-        self.appended_bytes += size
+        self.pending_bytes += len(payload)
+        self.appended_bytes += len(payload)
         return make_lsn(segment.sequence, position)
 
     def kick(self) -> None:
@@ -281,9 +315,10 @@ class Wal:
             raise StorageFull(f"no room in the log: {self.problem or 'the next segment is not ready yet'}")
         old = self._current
         self._gathering.append((old, self._position, Kind.NEXT, 0, 0, 0, b"", None, None))
-        self._full.append((old.sequence, self._position, bytes(old.rows)))
+        self._full.append((old.sequence, self._position, bytes(old.rows), old.cipher))
         old.rows = bytearray()
-        self._current, self._position = self._spares.pop(0), SEGMENT_HEADER_BYTES
+        self._current = self._spares.pop(0)
+        self._position = self._current.start
         self._want_spare()
 
     # ---- completions
@@ -305,7 +340,7 @@ class Wal:
 
     def _flushed(self, entries: list[Pending]) -> None:
         last = entries[-1]
-        self.flushed_lsn = make_lsn(last[0].sequence, last[1]) + ENTRY_HEADER_BYTES + len(last[6])
+        self.flushed_lsn = make_lsn(last[0].sequence, last[1]) + ENTRY_HEADER_BYTES + len(last[6]) + self._tag_bytes
         tokens = []
         for entry in entries:
             self.pending_bytes -= len(entry[6])
@@ -358,7 +393,7 @@ class Wal:
         problem = ""
         try:
             segment = self.files.prepare(sequence)
-        except StorageFull as error:
+        except RangelogError as error:
             problem = error.message
         except OSError as error:
             problem = error.strerror or str(error)
@@ -382,12 +417,11 @@ class Wal:
 
     def _write_sidecars(self, before: int) -> None:
         while self._full and self._full[0][0] < before:
-            sequence, end, rows = self._full.pop(0)
-            self._do(lambda s=sequence, e=end, r=rows: self._write_sidecar(s, e, r))  # type: ignore[misc]
+            self._do(partial(self._write_sidecar, *self._full.pop(0)))
 
-    def _write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
+    def _write_sidecar(self, sequence: int, end: int, rows: bytes, cipher: SegmentCipher | None) -> None:
         with suppress(OSError):  # it saves time only: without it the segment is scanned
-            self.files.write_sidecar(sequence, end, rows)
+            self.files.write_sidecar(sequence, end, rows, cipher)
 
     @property
     def current_sequence(self) -> int:
@@ -421,9 +455,45 @@ class Wal:
         segment = self.segments.pop(sequence)
         self._do(lambda: self.files.release(segment))
 
+    def keys_in_use(self) -> dict[str, int]:
+        """Return how many segments each key is needed for, by its id; "": in clear."""
+        return dict(Counter([_key_id(segment) for segment in list(self.segments.values())]))
+
+    def ask_key(self) -> None:
+        """Ask whether another key is current, on the thread that prepares segments."""
+        if self.encrypts:
+            self._do(self.keys.refresh)
+
+    def turn_to_key(self) -> bool:
+        """Turn to a segment of the current key, where another one has become that; call it regularly.
+
+        Returns whether it did: then an entry must follow. Segments that are prepared with an earlier key are freed first.
+        """
+        if not self.encrypts or self._preparing or self.keys.key_id == _key_id(self._current):
+            return False
+        if any(_key_id(spare) != self.keys.key_id for spare in self._spares):
+            while self._spares:  # the last first: a segment that is missing between two would be a lost one
+                self.release(self._spares.pop().sequence)
+        if not self._spares:
+            self._want_spare()
+            return False
+        self._switch()
+        return True
+
+    def stale_segments(self) -> list[int]:
+        """Return the full segments that are not as new ones are: under another key, in clear, or the other way round."""
+        if not self.encrypts and not self._was_encrypted:
+            return []
+        wanted, last = _key_id(self._current), self.last_full_sequence
+        return [each.sequence for each in self.segments.values() if each.sequence <= last and _key_id(each) != wanted]
+
     # ---- reading, on any thread
 
     def read(self, place: int, length: int, *, from_disk: bool = False) -> memoryview:
         """Return `length` bytes at a place of the log, valid until this thread reads again. Raises OSError, KeyError."""
         sequence, position = split_lsn(place)
         return self._reader.read(self.segments[sequence], position, length, from_disk=from_disk)
+
+
+def _key_id(segment: Segment) -> str:
+    return segment.cipher.key_id if segment.cipher is not None else ""

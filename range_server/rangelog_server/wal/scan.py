@@ -14,12 +14,15 @@ from enum import Enum
 
 from rangelog_core.errors import Corruption
 from rangelog_server.wal.entry import (
+    ENCRYPTED_VERSION,
     ENTRY_HEADER_BYTES,
     ENTRY_MAGIC,
     SEGMENT_HEADER_BYTES,
+    Cipher,
     Entry,
     EntryHeader,
     Kind,
+    encrypted_digest,
     make_lsn,
     parse_header,
     payload_digest,
@@ -97,21 +100,30 @@ def _resync(data: bytes, position: int, salt: int, sequence: int) -> int:
         position += 1
 
 
-def _read_entry(data: bytes, header: EntryHeader) -> Entry | None:
+def _read_entry(data: bytes, header: EntryHeader, cipher: Cipher | None) -> Entry | None:
     start = split_lsn(header.lsn)[1] + ENTRY_HEADER_BYTES
+    payload = data[start : start + header.length]
     try:
-        digest = payload_digest(header, data[start : start + header.length])
+        if cipher is None and header.version != ENCRYPTED_VERSION:
+            digest = payload_digest(header, payload)
+        else:
+            digest = encrypted_digest(header, payload, cipher, data[start - ENTRY_HEADER_BYTES : start])
     except Corruption:
         return None
     place = (header.stream_id, header.range_index, header.confirm_offset)
     return Entry(header.kind, header.lsn, *place, header.length, digest)
 
 
-def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
-    """Read one segment from its first entry on. Raises UnsupportedVersion when a newer program wrote some of it."""
+def scan_segment(
+    data: bytes, sequence: int, salt: int, start: int = SEGMENT_HEADER_BYTES, cipher: Cipher | None = None
+) -> SegmentLog:
+    """Read one segment from its first entry on, at `start`. `cipher`: of an encrypted segment.
+
+    Raises UnsupportedVersion when a newer program wrote some of it.
+    """
     entries: list[Entry] = []
-    log = SegmentLog(sequence, entries, SEGMENT_HEADER_BYTES, Ending.TORN)
-    position = SEGMENT_HEADER_BYTES
+    log = SegmentLog(sequence, entries, start, Ending.TORN, last_group_start=start)
+    position = start
     while True:
         header = parse_header(data, position, salt, sequence)
         if header is None:
@@ -123,13 +135,13 @@ def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
             position = found
             continue
         log.last_group_start = position - header.group_back
-        if header.kind in (Kind.END, Kind.NEXT):
+        if header.kind in (Kind.END, Kind.NEXT) and (cipher is None or not header.length):
             log.end = position
             log.ending = Ending.NEXT if header.kind is Kind.NEXT else Ending.END
             if header.kind is Kind.END:
                 _look_beyond(data, position, salt, log)
             return log
-        entry = _read_entry(data, header)
+        entry = _read_entry(data, header, cipher)
         if entry is None:
             log.damages.append(Damage(header.lsn, (header.stream_id, header.range_index)))
         else:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pdctl import top
+from pdctl.top import Sample
 from rangelog.tier.encryption_keys import KeyDirectory
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 DIGEST = "sha256:" + "ab" * 32
@@ -86,3 +89,22 @@ def test_what_uses_a_key(run: PdctlOverGrpc, member: InProcessPd) -> None:
     (listed,) = run.json("object", "list", "b")
     assert listed["encryption_key_id"] == "k1" and "k1" in run("object", "list", "b").stdout
     run.fails(3, "encryption", "usage", "none")
+
+
+def test_which_keys_the_logs_need(run: PdctlOverGrpc, member: InProcessPd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By server and key; one that does not answer may need any, so the exit code says it."""
+    uses = [range_server_pb2.LogKeyUse(key_id=each, segment_count=2, size_bytes=128) for each in ("", "k1")]
+    told = {"rs1": range_server_pb2.GetStatusResponse(log_keys=uses, log_key_problem="k2 cannot be asked for")}
+
+    async def take_sample(session: Any, pd: Any) -> Sample:
+        listed = await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=5.0)
+        return Sample(0.0, list(listed.servers), told)
+
+    monkeypatch.setattr(top, "take_sample", take_sample)
+    assert run.json("encryption", "log-usage") == []
+    member.register("rs1")
+    row = {"server": "rs1", "segment_count": 2, "size_bytes": 128, "problem": "k2 cannot be asked for"}
+    assert run.json("encryption", "log-usage") == [row | {"key_id": ""}, row | {"key_id": "k1"}]
+    member.register("rs2")
+    silent = run("encryption", "log-usage")
+    assert silent.exit_code == 1 and "does not answer" in silent.stdout

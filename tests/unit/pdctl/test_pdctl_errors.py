@@ -309,7 +309,7 @@ def test_the_nouns_and_verbs() -> None:
         restore, top, logs,
         upgrade check, upgrade finalize, audit enable, audit disable, audit status, audit show,
         audit export, audit verify, context list, context show, context use, context add, context delete,
-        encryption list, encryption usage, encryption rotate, encryption new-key, completion"""
+        encryption list, encryption usage, encryption log-usage, encryption rotate, encryption new-key, completion"""
     assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
 
 

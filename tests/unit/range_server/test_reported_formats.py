@@ -10,7 +10,7 @@ def test_a_server_reports_every_format_that_others_meet() -> None:
     reported = {each.format: (each.lowest, each.highest) for each in reported_formats()}
     assert reported.pop("rights") == (1, 1)
     assert reported == FORMATS
-    assert reported["log-entry"] == (1, 2)
+    assert reported["log-entry"] == (1, 3)
     assert set(reported) == {
         "data-plane", "record-batch", "log-segment", "log-entry", "tiered-object", "manifest", "repack", "leave-wanted",
             "encrypted-object",

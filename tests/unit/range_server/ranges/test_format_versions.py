@@ -24,6 +24,7 @@ from rangelog_server.wal.entry import (
     ENTRY_VERSIONS,
     SEGMENT_HEADER_BYTES,
     SEGMENT_VERSIONS,
+    VERSION,
     Kind,
     parse_header,
 )
@@ -104,7 +105,7 @@ def test_an_entry_of_a_newer_version_is_refused_wherever_it_stands() -> None:
         disk = written()
         disk.content(FIRST)[position + 5] = NEWER
         reseal(disk.content(FIRST), position)
-        refused(disk, FIRST, f"the entry at {position} is of version {NEWER}, this program reads 1 to 2")
+        refused(disk, FIRST, f"the entry at {position} is of version {NEWER}, this program reads 1 to 3")
 
 
 def test_an_entry_of_an_unknown_kind_is_refused() -> None:
@@ -145,7 +146,7 @@ def test_a_segment_of_a_newer_version_is_refused() -> None:
     struct.pack_into(
         "<I", header, SEGMENT_HEADER_BYTES - 4, google_crc32c.value(bytes(header[: SEGMENT_HEADER_BYTES - 4]))
     )
-    refused(disk, FIRST, "the segment is of version 2, this program reads 1")
+    refused(disk, FIRST, "the segment is of version 3, this program reads 1 to 2")
     assert not open_store(damaged).problems
 
 
@@ -173,7 +174,7 @@ def test_a_newer_entry_is_not_hidden_by_a_sidecar() -> None:
     reseal(disk.content(FIRST), position)
     refused(disk, FIRST, f"version {NEWER}")
     assert not open_store(other).problems, "a sidecar alone is made anew"
-    assert other.content("wal-0000000000000001.idx")[7] == ENTRY_VERSIONS.highest
+    assert other.content("wal-0000000000000001.idx")[7] == VERSION, "as entries in clear"
 
 
 @pytest.mark.parametrize("number", [1, 2])
