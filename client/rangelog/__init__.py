@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from rangelog._consume.reader import TopicReader
     from rangelog._consume.records import TopicChunk, TopicRecord
     from rangelog._produce.producer import TopicProducer
+    from rangelog._produce.serializing import SerializingProducer
     from rangelog._produce.waiters import ProducerAck
     from rangelog._read.cursor_reader import CursorReader
     from rangelog._read.cursors import Cursor, StreamCursors
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         TopicInfo,
         Watermark,
     )
+    from rangelog._transact.serializing import SerializingTransaction, SerializingTransactional
     from rangelog._transact.transaction import Transaction
     from rangelog._transact.transactional import Transactional
     from rangelog._transact.transactions import TransactionInfo, Transactions
@@ -144,6 +146,9 @@ __all__ = [
     "Retention",
     "ScalingPolicy",
     "SealBlocked",
+    "SerializingProducer",
+    "SerializingTransaction",
+    "SerializingTransactional",
     "SerializingWriter",
     "ShardInfo",
     "ShardLag",
@@ -207,6 +212,9 @@ _LAZY = {
     "Reader": "rangelog._read.reader",
     "Retention": "rangelog._topics.values",
     "ScalingPolicy": "rangelog._topics.values",
+    "SerializingProducer": "rangelog._produce.serializing",
+    "SerializingTransaction": "rangelog._transact.serializing",
+    "SerializingTransactional": "rangelog._transact.serializing",
     "SerializingWriter": "rangelog._append.serializing",
     "ShardInfo": "rangelog._topics.values",
     "GroupChunk": "rangelog._consume.group_records",
