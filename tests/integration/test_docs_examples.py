@@ -38,7 +38,7 @@ async def test_the_examples_of_a_page(broker_cluster: Cluster, page: str, tmp_pa
 
 async def test_the_page_of_the_command_line(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
     """Its commands succeed one after the other on a cluster without streams, and print what it shows."""
-    cluster = await asyncio.to_thread(cluster_factory)
+    cluster = await asyncio.to_thread(cluster_factory, brokers=1)
     async with asyncio.timeout(120):
         assert await PageRunner(ROOT / "docs" / "cli.md", cluster.connect_string, tmp_path).run() >= 4
 

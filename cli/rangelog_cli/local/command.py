@@ -21,6 +21,7 @@ from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.naming import choose_name, write_local_context
 from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster, Process
+from rangelog_cli.local.tier_check import check_tier
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.tls import CA_ENV, CERTIFICATE_ENV, KEY_ENV, TlsConfig
 
@@ -101,6 +102,8 @@ def run_local(
     if brokers is None and fresh:
         brokers = DEFAULT_BROKERS if range_servers != 1 else 0
     name = choose_name(data_dir.absolute(), context_name) if write_context else ""
+    if fresh and tier_url is not None:
+        check_tier(tier_url)
     cluster = Cluster.open(
         data_dir,
         pds=pds,
