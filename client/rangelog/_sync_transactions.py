@@ -142,7 +142,7 @@ class SerializingTransaction(Transaction):
 
 
 class SerializingTransactional(Transactional):
-    """The blocking instance of a transactional id with serializers; make it with `client.transactional(id, value_serializer=…)`."""
+    """The blocking instance of an id with serializers; make it with `client.transactional(id, value_serializer=…)`."""
 
     def __init__(self, loop: LoopThread, program: transactional.Transactional, serializers: Serializers) -> None:
         super().__init__(loop, program)

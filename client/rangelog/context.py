@@ -8,8 +8,8 @@
                   "prod": {"pd": ["10.0.0.1:7100"], "tls": {"ca": PATH, "cert": PATH, "key": PATH}},
                   "stage": {"pd": ["10.1.0.1:7100"], "ca": PATH, "token_file": PATH}}}
 
-What holds: no secret is in it, only the paths of the files that have them. The file is written whole or not at all, by one process at a time. The fields beside `contexts` are those of the
-context in use, which is all that programs before `contexts` read.
+What holds: no secret is in it, only the paths of the files that have them. The file is written whole or not at all, by one
+process at a time. The fields beside `contexts` are those of the context in use, which is all that programs before `contexts` read.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 class Context:
     """One cluster: its name for people, its placement drivers as host:port, and the certificate to use, where it has TLS.
 
-    `data_dir`: of a cluster of `rangelog local`, the directory that it keeps everything in. `token_file`: the file with the token
-    that is shown, which is read when it is used.
+    `data_dir`: of a cluster of `rangelog local`, the directory that it keeps everything in. `token_file`: the file with the
+    token that is shown, which is read when it is used.
     """
 
     name: str

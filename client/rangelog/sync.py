@@ -365,9 +365,7 @@ class Client:
         return self._client
 
 
-def _serializers(
-    key: Callable[[Any], bytes] | None, value: Callable[[Any], bytes] | None
-) -> Serializers | None:
+def _serializers(key: Callable[[Any], bytes] | None, value: Callable[[Any], bytes] | None) -> Serializers | None:
     """Return them, or None where there is nothing to make. Raises InvalidArgument."""
     return None if key is None and value is None else Serializers(key, value)
 

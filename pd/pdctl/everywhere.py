@@ -42,7 +42,8 @@ def _number(_context: click.Context, _option: click.Parameter, value: float) -> 
 def cluster_options() -> list[click.Option]:
     """Return the options of `pdctl` itself; each is a field of Session."""
     return [
-        click.Option(["--context", "context_name"], type=Named(click.STRING, "context"), envvar="RANGELOG_CONTEXT", metavar="NAME",
+        click.Option(["--context", "context_name"], type=Named(click.STRING, "context"), envvar="RANGELOG_CONTEXT",
+                     metavar="NAME",
                      help="The cluster of this context: see `pdctl context`. Else RANGELOG_CONTEXT."),
         click.Option(["--pd", "endpoints"], envvar="RANGELOG_PD", metavar="HOST:PORT,…",
                      help="Placement drivers. Else RANGELOG_PD, else the context in use."),

@@ -88,8 +88,8 @@ class Cluster:
         """Lock `directory` and read its plan, or make one. No process is started.
 
         A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, no broker, a tier in the
-        directory itself, free ports, no TLS, no tokens and objects in clear. `env` is added to the children's environment (settings
-        such as RANGELOG_SERVER_…).
+        directory itself, free ports, no TLS, no tokens and objects in clear. `env` is added to the children's environment
+        (settings such as RANGELOG_SERVER_…).
         By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
@@ -101,9 +101,7 @@ class Cluster:
         lock = _lock_directory(directory)
         try:
             plan = _plan_for(directory, pds, range_servers, brokers, tier_url, base_port)
-            plan = replace(
-                plan, tls=plan.tls if tls is None else tls, tokens=plan.tokens if tokens is None else tokens
-            )
+            plan = replace(plan, tls=plan.tls if tls is None else tls, tokens=plan.tokens if tokens is None else tokens)
             if plan.tokens and not plan.tls:
                 raise InvalidArgument("tokens travel by TLS only: add --tls, or pass --no-tokens")
             plan = with_hosts(with_encryption(plan, directory / KEYS, encrypted), hosts or {})

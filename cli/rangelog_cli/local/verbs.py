@@ -90,7 +90,8 @@ def local(
 
     return run_local(
         data_dir, pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url, port=port, tls=tls,
-        encrypted=encrypted, tokens=tokens, context_name=context_name, write_context=not no_context, in_background=in_background,
+        encrypted=encrypted, tokens=tokens, context_name=context_name, write_context=not no_context,
+        in_background=in_background,
     )  # fmt: skip
 
 

@@ -195,7 +195,11 @@ async def _send(
                 try:
                     record = make(part)
                     producer.submit(
-                        record.value, key=record.key, headers=record.headers or None, timestamp=time_of(record), shard=shard
+                        record.value,
+                        key=record.key,
+                        headers=record.headers or None,
+                        timestamp=time_of(record),
+                        shard=shard,
                     ).add_done_callback(sent.note)
                 except InvalidArgument as error:
                     error.message = f"{noun} {count + 1}: {error.message}"

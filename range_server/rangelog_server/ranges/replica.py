@@ -166,7 +166,8 @@ class Replica:
     def seal(self, epoch: int, by: str = "") -> None:
         """Raise the fence. The caller writes it and replies with `seal_answer()` once that is durable, not before.
 
-        `by`: what the client calls itself, for the error of the writer that is fenced. Raises WriterFenced when the replica has a higher epoch.
+        `by`: what the client calls itself, for the error of the writer that is fenced. Raises WriterFenced when the replica
+        has a higher epoch.
         """
         if epoch < self.epoch:
             raise self._overtaken()

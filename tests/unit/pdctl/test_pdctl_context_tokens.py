@@ -40,7 +40,7 @@ def shown(token: Any) -> str | None:
 
 
 def test_a_context_shows_its_token(pd: Any, token: str) -> None:
-    """With that context only; what is typed, or in the environment, comes first. A new token in the file needs no new context."""
+    """With that context only; what is typed, or in the environment, comes first. A new token needs no new context."""
     pd.answers["list_servers"] = pd_pb2.ListServersResponse()
     assert run("context", "add", "x", "--pd", "a:1", "--token-file", os.path.relpath(token)).exit_code == 0
     assert run("context", "add", "y", "--pd", "b:2").exit_code == 0

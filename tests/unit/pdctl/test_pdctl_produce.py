@@ -180,7 +180,16 @@ def test_json_goes_round(client: FakeClient, run: Pdctl) -> None:
 
 def test_bytes_go_round(client: FakeClient, run: Pdctl) -> None:
     """Length-prefixed, each value for itself; raw, all of them as one."""
-    run("topic", "produce", "copy", "--format", "prefixed", "--key", "k", input=consumed(client, run, "--format", "prefixed"))
+    run(
+        "topic",
+        "produce",
+        "copy",
+        "--format",
+        "prefixed",
+        "--key",
+        "k",
+        input=consumed(client, run, "--format", "prefixed"),
+    )
     assert client.producers[-1].sent == [(b"k", value, None, None) for value in (b"two\nlines", BINARY, b"")]
     run("topic", "produce", "copy", "--format", "raw", input=consumed(client, run, "--format", "raw"))
     assert client.producers[-1].sent == [(None, b"two\nlines" + BINARY, None, None)]

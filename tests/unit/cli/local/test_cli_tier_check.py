@@ -59,7 +59,7 @@ def test_no_credentials_and_nobody_there(s3: LyingS3, monkeypatch: pytest.Monkey
     """Each says which it is."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
-        with pytest.raises(ConfigInvalid, match="cannot be reached|refused"):
+        with pytest.raises(ConfigInvalid, match=r"cannot be reached|refused"):
             check_tier(f"s3://bucket/t?endpoint=http://127.0.0.1:{taken.getsockname()[1]}")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(ConfigInvalid, match="AWS_ACCESS_KEY_ID"):
