@@ -9,7 +9,7 @@
                   "stage": {"pd": ["10.1.0.1:7100"], "ca": PATH, "token_file": PATH}}}
 
 What holds: no secret is in it, only the paths of the files that have them. The file is written whole or not at all, by one
-process at a time. The fields beside `contexts` are those of the context in use, which is all that programs before `contexts` read.
+process at a time. The fields beside `contexts` are those of the context in use: programs before `contexts` read no others.
 """
 
 from __future__ import annotations
