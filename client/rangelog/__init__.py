@@ -15,40 +15,64 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from rangelog_core.errors import (
+    AccessDenied,
+    AppendConflict,
     AppendTimeout,
     ConfigInvalid,
     Corruption,
     EncryptionKeyMissing,
     GroupNotFound,
     HandshakeFailed,
+    InternalError,
     InvalidArgument,
+    KeyRangeGap,
+    KeyRangeOverlap,
     MemberNotFound,
     MissingExtra,
+    NamespaceExists,
+    NamespaceNotFound,
     NoPlacement,
+    NotLeader,
+    NotOwner,
+    ObjectNotFound,
     OffsetOutOfRange,
     OffsetTrimmed,
     OutcomeUnknown,
+    OutOfOrder,
     Overloaded,
     PreconditionFailed,
     ProducerFenced,
+    ProtocolViolation,
+    RangeDropped,
     RangelogError,
+    RangeNotFound,
     RecordsLost,
     RecordTooLarge,
     RequestTimeout,
     RightMissing,
     RoleForbids,
+    SealBelowFloor,
     SealBlocked,
+    SessionExpired,
+    ShardEnded,
     ShardLost,
+    ShardNotFound,
+    StaleMapVersion,
+    StorageFull,
     StreamExists,
     StreamNotFound,
+    StreamSealed,
     TopicExists,
+    TopicKindForbids,
     TopicNotFound,
+    TopicStateForbids,
     TransactionNotFound,
     Unauthorized,
     Unavailable,
     UnsupportedVersion,
     WriterClosed,
     WriterFenced,
+    WrongServer,
 )
 from rangelog_core.record import Ack, AppendRecord, Record
 
@@ -63,6 +87,7 @@ if TYPE_CHECKING:
     from rangelog._consume.reader import TopicReader
     from rangelog._consume.records import TopicChunk, TopicRecord
     from rangelog._produce.producer import TopicProducer
+    from rangelog._produce.serializing import SerializingProducer
     from rangelog._produce.waiters import ProducerAck
     from rangelog._read.cursor_reader import CursorReader
     from rangelog._read.cursors import Cursor, StreamCursors
@@ -84,6 +109,7 @@ if TYPE_CHECKING:
         TopicInfo,
         Watermark,
     )
+    from rangelog._transact.serializing import SerializingTransaction, SerializingTransactional
     from rangelog._transact.transaction import Transaction
     from rangelog._transact.transactional import Transactional
     from rangelog._transact.transactions import TransactionInfo, Transactions
@@ -97,6 +123,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
+    "AppendConflict",
+    "InternalError",
+    "KeyRangeGap",
+    "KeyRangeOverlap",
+    "NamespaceExists",
+    "NamespaceNotFound",
+    "NotLeader",
+    "NotOwner",
+    "ObjectNotFound",
+    "OutOfOrder",
+    "ProtocolViolation",
+    "RangeDropped",
+    "RangeNotFound",
+    "SealBelowFloor",
+    "SessionExpired",
+    "ShardEnded",
+    "ShardNotFound",
+    "StaleMapVersion",
+    "StorageFull",
+    "StreamSealed",
+    "TopicKindForbids",
+    "TopicStateForbids",
+    "WrongServer",
     "Ack",
     "AppendRecord",
     "AppendTimeout",
@@ -144,6 +194,9 @@ __all__ = [
     "Retention",
     "ScalingPolicy",
     "SealBlocked",
+    "SerializingProducer",
+    "SerializingTransaction",
+    "SerializingTransactional",
     "SerializingWriter",
     "ShardInfo",
     "ShardLag",
@@ -207,6 +260,9 @@ _LAZY = {
     "Reader": "rangelog._read.reader",
     "Retention": "rangelog._topics.values",
     "ScalingPolicy": "rangelog._topics.values",
+    "SerializingProducer": "rangelog._produce.serializing",
+    "SerializingTransaction": "rangelog._transact.serializing",
+    "SerializingTransactional": "rangelog._transact.serializing",
     "SerializingWriter": "rangelog._append.serializing",
     "ShardInfo": "rangelog._topics.values",
     "GroupChunk": "rangelog._consume.group_records",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any, overload
 
+from rangelog._append.serializing import Serializers
 from rangelog._consume.group import GroupMember
 from rangelog._consume.group_calls import GroupCalls
 from rangelog._consume.group_records import GroupListener
@@ -15,8 +17,10 @@ from rangelog._consume.shard_feed import ShardReader
 from rangelog._metadata import Metadata
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.producer import TopicProducer
+from rangelog._produce.serializing import SerializingProducer
 from rangelog._produce.wire import StageWire
 from rangelog._read.cold import ColdReader, ColdStores
+from rangelog._read.deserializing import shard_deserializer
 from rangelog._read.reader import Reader, Start
 from rangelog._read.stream_watches import StreamWatches
 from rangelog._table.table import Table
@@ -25,6 +29,7 @@ from rangelog._topics.cut import Cut
 from rangelog._topics.topics import Topics
 from rangelog._topics.watches import TopicWatches
 from rangelog._topics.watermark_calls import WatermarkCalls
+from rangelog._transact.serializing import SerializingTransactional
 from rangelog._transact.transactional import Transactional
 from rangelog._transact.transactions import Transactions
 from rangelog_core.ids import shard_stream_name
@@ -92,6 +97,8 @@ class TopicOperations:
         follow: bool = False,
         read_preference: str = "hot_first",
         timeout_s: float = 30.0,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
     ) -> TopicReader:
         """Return a reader of a topic: an asynchronous iterator of the records of all its shards.
 
@@ -104,6 +111,9 @@ class TopicOperations:
                 starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
             timeout_s: How long to retry while no copy of a shard can be read, in seconds.
+            key_deserializer: Function of bytes; its result is the record's `key`, if it has one. `chunks` stay as they are.
+                The record of which it raises counts as handed out.
+            value_deserializer: The same for `value`.
 
         Raises:
             InvalidArgument: An argument is not valid. The reader itself raises the errors of `TopicReader.chunks`.
@@ -120,6 +130,7 @@ class TopicOperations:
             follow=follow,
             read_preference=read_preference,
             timeout_s=timeout_s,
+            deserialize=shard_deserializer(key_deserializer, value_deserializer),
         )
 
     def shard_reader(
@@ -156,6 +167,27 @@ class TopicOperations:
         """The watches of topics. For the package's own use."""
         return self._topic_watches
 
+    @overload
+    def producer(
+        self, topic: str, *, producer_id: int | None = ..., producer_epoch: int = ..., append_timeout_s: float = ...,
+        open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: None = ..., value_serializer: None = ...,
+    ) -> TopicProducer: ...  # fmt: skip
+
+    @overload
+    def producer(
+        self, topic: str, *, producer_id: int | None = ..., producer_epoch: int = ..., append_timeout_s: float = ...,
+        open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes] | None = ..., value_serializer: Callable[[Any], bytes],
+    ) -> SerializingProducer: ...  # fmt: skip
+
+    @overload
+    def producer(
+        self, topic: str, *, producer_id: int | None = ..., producer_epoch: int = ..., append_timeout_s: float = ...,
+        open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes], value_serializer: None = ...,
+    ) -> SerializingProducer: ...  # fmt: skip
+
     def producer(
         self,
         topic: str,
@@ -165,7 +197,9 @@ class TopicOperations:
         append_timeout_s: float = 30.0,
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
-    ) -> TopicProducer:
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> TopicProducer | SerializingProducer:
         """Return a producer of a topic, to be used with `async with`. Any number of them may send to one topic.
 
         Args:
@@ -176,6 +210,8 @@ class TopicOperations:
             append_timeout_s: Default limit of a send, flush or wait in seconds.
             open_timeout_s: Limit of the opening in seconds.
             inflight_bytes_max: Bytes that may be sent and not acked before `ready` waits.
+            key_serializer: Function that makes bytes of whatever the program sends as a key.
+            value_serializer: The same for values.
 
         Raises:
             InvalidArgument: The name or a number is not valid.
@@ -186,6 +222,8 @@ class TopicOperations:
                 ack = await producer.send(b"…", key=b"UA")
             ```
         """
+        makes = key_serializer is not None or value_serializer is not None
+        serializers = Serializers(key_serializer, value_serializer)
         producer = self._producer_class(
             TopicClient(self._pd),
             self._owners,
@@ -200,7 +238,7 @@ class TopicOperations:
         )
         self._producers[producer] = None
         producer.on_closed = self._producers.pop
-        return producer
+        return SerializingProducer(producer, serializers) if makes else producer
 
     # ---- transactions
 
@@ -209,12 +247,38 @@ class TopicOperations:
         """The administration of transactions."""
         return self._transactions
 
-    def transactional(self, transactional_id: str, *, timeout_s: float = 60.0) -> Transactional:
+    @overload
+    def transactional(
+        self, transactional_id: str, *, timeout_s: float = ..., key_serializer: None = ..., value_serializer: None = ...
+    ) -> Transactional: ...
+
+    @overload
+    def transactional(
+        self, transactional_id: str, *, timeout_s: float = ...,
+        key_serializer: Callable[[Any], bytes] | None = ..., value_serializer: Callable[[Any], bytes],
+    ) -> SerializingTransactional: ...  # fmt: skip
+
+    @overload
+    def transactional(
+        self, transactional_id: str, *, timeout_s: float = ...,
+        key_serializer: Callable[[Any], bytes], value_serializer: None = ...,
+    ) -> SerializingTransactional: ...  # fmt: skip
+
+    def transactional(
+        self,
+        transactional_id: str,
+        *,
+        timeout_s: float = 60.0,
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> Transactional | SerializingTransactional:
         """Return an instance of a transactional id, to be used with `async with`: it makes transactions, one after the other.
 
         Args:
             transactional_id: The same in each instance of one logical program: a later instance ends the earlier one.
             timeout_s: A transaction is aborted when its program was silent for so long: 1 ms to 24 h, in seconds.
+            key_serializer: Function that makes bytes of whatever the program sends as a key, to any topic.
+            value_serializer: The same for values.
 
         Raises:
             InvalidArgument: The id is not a valid name, or the time-out is out of range.
@@ -225,7 +289,14 @@ class TopicOperations:
                 await transaction.send("shop/orders", b"…", key=b"UA")
             ```
         """
-        program = Transactional(self._owner_calls, self._staging_producer, transactional_id, timeout_s=timeout_s)
+        program: Transactional
+        if key_serializer is None and value_serializer is None:
+            program = Transactional(self._owner_calls, self._staging_producer, transactional_id, timeout_s=timeout_s)
+        else:
+            program = SerializingTransactional(
+                self._owner_calls, self._staging_producer, transactional_id,
+                Serializers(key_serializer, value_serializer), timeout_s=timeout_s,
+            )  # fmt: skip
         program.on_opened = self._opened
         program.on_closed = lambda closed: self._programs.pop(closed, None)
         return program
@@ -264,6 +335,8 @@ class TopicOperations:
         checkpoint_every_s: float | None = None,
         skip_trimmed: bool = False,
         listener: GroupListener | None = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
     ) -> GroupMember:
         """Return a member of a consumer group, to be used with `async with`: it shares the topics' shards with all others.
 
@@ -279,6 +352,9 @@ class TopicOperations:
             skip_trimmed: Go on where a shard begins now, if records behind the committed position were trimmed. Otherwise the
                 iterator raises OffsetTrimmed.
             listener: Is called between records, when shards come and go and at checkpoints.
+            key_deserializer: Function of bytes; its result is the record's `key`, if it has one. `chunks` stay as they are.
+                The record of which it raises counts as handed out.
+            value_deserializer: The same for `value`.
 
         Raises:
             InvalidArgument: An argument is not valid.
@@ -295,6 +371,7 @@ class TopicOperations:
             checkpoint_every_s=checkpoint_every_s,
             skip_trimmed=skip_trimmed,
             listener=listener,
+            deserialize=shard_deserializer(key_deserializer, value_deserializer),
             time_windows=self._topics._time_windows,
         )
 

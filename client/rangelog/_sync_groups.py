@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rangelog._consume import group, groups
 from rangelog._consume.group_calls import CALL_TIMEOUT_S
@@ -14,9 +14,15 @@ from rangelog._topics.time_windows import TimeWindow
 class GroupMember:
     """The blocking member; make it with `client.group(...)` and use it with `with`. A listener runs on the client's thread."""
 
-    def __init__(self, loop: LoopThread, member: group.GroupMember) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        member: group.GroupMember,
+        deserialize: Callable[[GroupRecord], GroupRecord] | None = None,
+    ) -> None:
         self._loop = loop
         self._member = member
+        self._deserialize = deserialize  # on the calling thread
 
     def __enter__(self) -> GroupMember:
         self._loop.run(self._member.open())
@@ -28,7 +34,8 @@ class GroupMember:
         self._loop.run(self._member.close(commit=kind is None))
 
     def __iter__(self) -> Iterator[GroupRecord]:
-        return self._loop.iterate(aiter(self._member))
+        records = self._loop.iterate(aiter(self._member))
+        return records if self._deserialize is None else map(self._deserialize, records)
 
     def chunks(self) -> Iterator[GroupChunk]:
         """Yield chunks of consecutive records of one shard, at a much lower cost per record. Errors as the iterator's."""

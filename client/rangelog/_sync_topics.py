@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal, Self
 
+from rangelog._append.serializing import Serializers
 from rangelog._consume.reader import TopicReader as AsyncTopicReader
 from rangelog._consume.records import TopicChunk, TopicRecord
 from rangelog._loop_thread import LoopThread
@@ -30,7 +31,7 @@ class TopicProducer:
         self._loop = loop
         self._producer = producer
 
-    def __enter__(self) -> TopicProducer:
+    def __enter__(self) -> Self:
         self._loop.run(self._producer.open())
         return self
 
@@ -114,6 +115,34 @@ class TopicProducer:
     def _close(self, *, flush: bool) -> None:
         if not self._producer.closed:
             self._loop.run(self._producer.close(flush=flush))
+
+
+class SerializingProducer(TopicProducer):
+    """The blocking producer of any keys and values; make it with `client.producer(name, value_serializer=…)`.
+
+    The functions run on the calling thread. Methods are those of `TopicProducer`, errors also those of
+    `rangelog.SerializingProducer`.
+    """
+
+    def __init__(self, loop: LoopThread, producer: AsyncTopicProducer, serializers: Serializers) -> None:
+        super().__init__(loop, producer)
+        self._make = serializers
+
+    def send(self, value: Any, *, key: Any = None, **options: Any) -> ProducerAck:
+        """See TopicProducer."""
+        return super().send(self._make.value(value), key=self._make.key(key), **options)
+
+    def submit(self, value: Any, *, key: Any = None, **options: Any) -> concurrent.futures.Future[ProducerAck]:
+        """See TopicProducer."""
+        return super().submit(self._make.value(value), key=self._make.key(key), **options)
+
+    def send_nowait(self, value: Any, *, key: Any = None, **options: Any) -> None:
+        """See TopicProducer."""
+        super().send_nowait(self._make.value(value), key=self._make.key(key), **options)
+
+    def send_batch(self, records: Iterable[Any], *, shard: int | None = None) -> list[ProducerAck]:
+        """See TopicProducer."""
+        return super().send_batch([self._make.record(record) for record in records], shard=shard)
 
 
 class Topics:
@@ -232,15 +261,22 @@ class TopicReader:
     Records, chunks, positions and errors are those of `rangelog.TopicReader`.
     """
 
-    def __init__(self, loop: LoopThread, reader: AsyncTopicReader) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        reader: AsyncTopicReader,
+        deserialize: Callable[[TopicRecord], TopicRecord] | None = None,
+    ) -> None:
         self._loop = loop
         self._reader = reader
+        self._deserialize = deserialize  # on the calling thread
 
     def __iter__(self) -> Iterator[TopicRecord]:
         for chunk in self._loop.iterate(self._reader.parts()):
             for record in chunk.records:
                 self._reader.note(chunk.shard_id, record.offset + 1)
-                yield TopicRecord(chunk.shard_id, *record)
+                made = TopicRecord(chunk.shard_id, *record)
+                yield made if self._deserialize is None else self._deserialize(made)
 
     def chunks(self) -> Iterator[TopicChunk]:
         """Yield chunks of consecutive records of one shard, at a much lower cost per record than one by one."""

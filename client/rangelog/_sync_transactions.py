@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Any, Self
 
+from rangelog._append.serializing import Serializers
 from rangelog._loop_thread import LoopThread
 from rangelog._sync_groups import GroupMember
 from rangelog._transact import transaction, transactional, transactions
@@ -21,7 +23,7 @@ class Transaction:
         self._loop = loop
         self._transaction = one
 
-    def __enter__(self) -> Transaction:
+    def __enter__(self) -> Self:
         self._loop.run(self._transaction.begin())
         return self
 
@@ -96,7 +98,7 @@ class Transactional:
         self._loop = loop
         self._program = program
 
-    def __enter__(self) -> Transactional:
+    def __enter__(self) -> Self:
         self.open()
         return self
 
@@ -121,6 +123,34 @@ class Transactional:
     def transaction(self) -> Transaction:
         """Return the next transaction. Raises WriterClosed (not open), PreconditionFailed (another one is open or in doubt)."""
         return Transaction(self._loop, self._program.transaction())
+
+
+class SerializingTransaction(Transaction):
+    """The blocking transaction of any keys and values. The functions run on the calling thread."""
+
+    def __init__(self, loop: LoopThread, one: transaction.Transaction, serializers: Serializers) -> None:
+        super().__init__(loop, one)
+        self._make = serializers
+
+    def send(self, topic: str, value: Any, *, key: Any = None, **options: Any) -> None:
+        """See Transaction."""
+        super().send(topic, self._make.value(value), key=self._make.key(key), **options)
+
+    def submit(self, topic: str, value: Any, *, key: Any = None, **options: Any) -> None:
+        """See Transaction."""
+        super().submit(topic, self._make.value(value), key=self._make.key(key), **options)
+
+
+class SerializingTransactional(Transactional):
+    """The blocking instance of an id with serializers; make it with `client.transactional(id, value_serializer=…)`."""
+
+    def __init__(self, loop: LoopThread, program: transactional.Transactional, serializers: Serializers) -> None:
+        super().__init__(loop, program)
+        self._make = serializers
+
+    def transaction(self) -> SerializingTransaction:
+        """See Transactional."""
+        return SerializingTransaction(self._loop, self._program.transaction(), self._make)
 
 
 class Transactions:

@@ -5,10 +5,11 @@
 
     {"name": "local", "pd": ["127.0.0.1:7100"], "data_dir": "/srv/rangelog-data",
      "contexts": {"local": {"pd": ["127.0.0.1:7100"], "data_dir": "/srv/rangelog-data"},
-                  "prod": {"pd": ["10.0.0.1:7100"], "tls": {"ca": PATH, "cert": PATH, "key": PATH}}}}
+                  "prod": {"pd": ["10.0.0.1:7100"], "tls": {"ca": PATH, "cert": PATH, "key": PATH}},
+                  "stage": {"pd": ["10.1.0.1:7100"], "ca": PATH, "token_file": PATH}}}
 
-What holds: the file is written whole or not at all, by one process at a time. The fields beside `contexts` are those of the
-context in use, which is all that programs before `contexts` read.
+What holds: no secret is in it, only the paths of the files that have them. The file is written whole or not at all, by one
+process at a time. The fields beside `contexts` are those of the context in use: programs before `contexts` read no others.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.token_sources import TokenFile
 
 _SIZE_BYTES_MAX = 64 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -34,13 +36,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 class Context:
     """One cluster: its name for people, its placement drivers as host:port, and the certificate to use, where it has TLS.
 
-    `data_dir`: of a cluster of `rangelog local`, the directory that it keeps everything in.
+    `data_dir`: of a cluster of `rangelog local`, the directory that it keeps everything in. `token_file`: the file with the
+    token that is shown, which is read when it is used.
     """
 
     name: str
     pd: tuple[str, ...]
     tls: TlsConfig | None = None
     data_dir: str | None = None
+    token_file: str | None = None
+
+    def token(self) -> TokenFile | None:
+        """Return what reads the token, None without one."""
+        return TokenFile(self.token_file) if self.token_file is not None else None
 
 
 @dataclass
@@ -139,8 +147,11 @@ def _content(contexts: Contexts) -> dict[str, Any]:
 
 
 def _fields(context: Context) -> dict[str, Any]:
-    tls = {"tls": asdict(context.tls)} if context.tls is not None else {}
-    return {"pd": list(context.pd)} | tls | ({"data_dir": context.data_dir} if context.data_dir is not None else {})
+    found: dict[str, Any] = {"pd": list(context.pd)}
+    if context.tls is not None:  # of an authority alone programs before tokens would refuse the whole file as "tls"
+        found |= {"tls": asdict(context.tls)} if context.tls.cert else {"ca": context.tls.ca}
+    more = {"data_dir": context.data_dir, "token_file": context.token_file}
+    return found | {name: value for name, value in more.items() if value is not None}
 
 
 def _context(path: Path, name: str, found: object) -> Context:
@@ -152,8 +163,11 @@ def _context(path: Path, name: str, found: object) -> Context:
         or not all(isinstance(each, str) for each in pd)
     ):
         raise ConfigInvalid(f"{path} names no placement drivers: remove it, or pass --pd")
-    data_dir = found.get("data_dir")
-    return Context(name, tuple(pd), _tls(path, found.get("tls")), data_dir if isinstance(data_dir, str) else None)
+    data_dir, token_file, ca = found.get("data_dir"), found.get("token_file"), found.get("ca")
+    if not all(each is None or _is_path(each) for each in (token_file, ca)):
+        raise ConfigInvalid(f"{path} has paths that are none: remove it, or pass --pd, --token-file and --ca")
+    tls = _tls(path, found.get("tls")) or (TlsConfig(str(ca)) if ca is not None else None)
+    return Context(name, tuple(pd), tls, data_dir if isinstance(data_dir, str) else None, token_file)
 
 
 def _tls(path: Path, found: object) -> TlsConfig | None:

@@ -23,6 +23,7 @@ from rangelog._consume.group import GroupMember as AsyncGroupMember
 from rangelog._consume.group_records import GroupListener
 from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
+from rangelog._read.deserializing import shard_deserializer
 from rangelog._read.reader import Start
 from rangelog._stream_info import StreamInfo
 from rangelog._sync_cursors import CursorReader, StreamCursors
@@ -31,9 +32,12 @@ from rangelog._sync_reader import Reader as Reader
 from rangelog._sync_tables import Table as Table
 from rangelog._sync_tables import Tables as Tables
 from rangelog._sync_tables import TableWatch as TableWatch
+from rangelog._sync_topics import SerializingProducer as SerializingProducer
 from rangelog._sync_topics import TopicProducer as TopicProducer
 from rangelog._sync_topics import TopicReader as TopicReader
 from rangelog._sync_topics import Topics as Topics
+from rangelog._sync_transactions import SerializingTransaction as SerializingTransaction
+from rangelog._sync_transactions import SerializingTransactional as SerializingTransactional
 from rangelog._sync_transactions import Transaction as Transaction
 from rangelog._sync_transactions import Transactional as Transactional
 from rangelog._sync_transactions import Transactions as Transactions
@@ -145,15 +149,35 @@ class Client:
         value_serializer: Callable[[Any], bytes] | None = None,
     ) -> Writer | SerializingWriter:
         """Return a writer of the stream, to be used with `with`. The arguments are those of `rangelog.Client.writer`."""
+        serializers = _serializers(key_serializer, value_serializer)
         writer = self._client.writer(
             stream,
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
-        if key_serializer is None and value_serializer is None:
-            return Writer(self._loop, writer)
-        return SerializingWriter(self._loop, writer, Serializers(key_serializer, value_serializer))
+        return Writer(self._loop, writer) if serializers is None else SerializingWriter(self._loop, writer, serializers)
+
+    @overload
+    def producer(
+        self, topic: str, *, producer_id: int | None = ..., producer_epoch: int = ..., append_timeout_s: float = ...,
+        open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: None = ..., value_serializer: None = ...,
+    ) -> TopicProducer: ...  # fmt: skip
+
+    @overload
+    def producer(
+        self, topic: str, *, producer_id: int | None = ..., producer_epoch: int = ..., append_timeout_s: float = ...,
+        open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes] | None = ..., value_serializer: Callable[[Any], bytes],
+    ) -> SerializingProducer: ...  # fmt: skip
+
+    @overload
+    def producer(
+        self, topic: str, *, producer_id: int | None = ..., producer_epoch: int = ..., append_timeout_s: float = ...,
+        open_timeout_s: float = ..., inflight_bytes_max: int = ...,
+        key_serializer: Callable[[Any], bytes], value_serializer: None = ...,
+    ) -> SerializingProducer: ...  # fmt: skip
 
     def producer(
         self,
@@ -164,8 +188,11 @@ class Client:
         append_timeout_s: float = 30.0,
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
-    ) -> TopicProducer:
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> TopicProducer | SerializingProducer:
         """Return a producer of a topic, to be used with `with`. The arguments are those of `rangelog.Client.producer`."""
+        serializers = _serializers(key_serializer, value_serializer)
         producer = self._client.producer(
             topic,
             producer_id=producer_id,
@@ -174,7 +201,9 @@ class Client:
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
-        return TopicProducer(self._loop, producer)
+        if serializers is None:
+            return TopicProducer(self._loop, producer)
+        return SerializingProducer(self._loop, producer, serializers)
 
     @overload
     def reader(
@@ -226,25 +255,55 @@ class Client:
         follow: bool = False,
         read_preference: str = "hot_first",
         timeout_s: float = 30.0,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
     ) -> TopicReader:
         """Return a reader of a topic, to be iterated. The arguments are those of `rangelog.Client.topic_reader`."""
         reader = self._client.topic_reader(
             topic, start=start, end=end, follow=follow, read_preference=read_preference, timeout_s=timeout_s
         )
-        return TopicReader(self._loop, reader)
+        return TopicReader(self._loop, reader, shard_deserializer(key_deserializer, value_deserializer))
 
     @property
     def transactions(self) -> Transactions:
         """The administration of transactions."""
         return Transactions(self._loop, self._client.transactions)
 
-    def transactional(self, transactional_id: str, *, timeout_s: float = 60.0) -> Transactional:
+    @overload
+    def transactional(
+        self, transactional_id: str, *, timeout_s: float = ..., key_serializer: None = ..., value_serializer: None = ...
+    ) -> Transactional: ...
+
+    @overload
+    def transactional(
+        self, transactional_id: str, *, timeout_s: float = ...,
+        key_serializer: Callable[[Any], bytes] | None = ..., value_serializer: Callable[[Any], bytes],
+    ) -> SerializingTransactional: ...  # fmt: skip
+
+    @overload
+    def transactional(
+        self, transactional_id: str, *, timeout_s: float = ...,
+        key_serializer: Callable[[Any], bytes], value_serializer: None = ...,
+    ) -> SerializingTransactional: ...  # fmt: skip
+
+    def transactional(
+        self,
+        transactional_id: str,
+        *,
+        timeout_s: float = 60.0,
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> Transactional | SerializingTransactional:
         """Return an instance of a transactional id, to be used with `with`. As `rangelog.Client.transactional`."""
 
         async def make() -> AsyncTransactional:
             return self._client.transactional(transactional_id, timeout_s=timeout_s)
 
-        return Transactional(self._loop, self._loop.run(make(), reads=True))
+        serializers = _serializers(key_serializer, value_serializer)
+        program = self._loop.run(make(), reads=True)
+        if serializers is None:
+            return Transactional(self._loop, program)
+        return SerializingTransactional(self._loop, program, serializers)
 
     @property
     def tables(self) -> Tables:
@@ -271,6 +330,8 @@ class Client:
         checkpoint_every_s: float | None = None,
         skip_trimmed: bool = False,
         listener: GroupListener | None = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
     ) -> GroupMember:
         """Return a member of a consumer group, to be used with `with`. The arguments are those of `rangelog.Client.group`."""
 
@@ -287,7 +348,8 @@ class Client:
                 listener=listener,
             )
 
-        return GroupMember(self._loop, self._loop.run(make(), reads=True))
+        deserialize = shard_deserializer(key_deserializer, value_deserializer)
+        return GroupMember(self._loop, self._loop.run(make(), reads=True), deserialize)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine of the asynchronous API on this client's loop and return its result."""
@@ -301,6 +363,11 @@ class Client:
     def asynchronous(self) -> _client.Client:
         """The asynchronous client underneath; its coroutines run with `run`."""
         return self._client
+
+
+def _serializers(key: Callable[[Any], bytes] | None, value: Callable[[Any], bytes] | None) -> Serializers | None:
+    """Return them, or None where there is nothing to make. Raises InvalidArgument."""
+    return None if key is None and value is None else Serializers(key, value)
 
 
 _open_clients: set[Client] = set()

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pdctl.lines import LineSplitter, Splitter, once, parts_of
+from pdctl.lines import once, parts_of
 from pdctl.live_writer import live_writer, refuse_live_writer
 from pdctl.output import emit_data
 from pdctl.progress import progress
-from pdctl.record_formats import INPUTS, JSON_LINE_BYTES_MAX, PrefixSplitter, WholeInput, parse_record
-from pdctl.record_text import parse_headers
+from pdctl.record_input import ToRecord, check_values, input_option, part_name, splitter, time_of, to_record
 from pdctl.session import Session, output_option, session_of
-from pdctl.topics.line_keys import LineKeys, key_before, same_key
 from pdctl.units import show_count
 from rangelog_core.errors import InvalidArgument, RangelogError
-from rangelog_core.limits import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
-from rangelog_core.record import AppendRecord, moment_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,16 +25,12 @@ if TYPE_CHECKING:
     from rangelog import Client
     from rangelog_core.record import Ack
 
-ToRecord = Callable[[bytes], AppendRecord]
-
 
 @click.command()
 @click.argument("name")
 @click.argument("values", nargs=-1)
 @click.option("--file", "source", type=click.File("rb"), help="Read this file; - is standard input.")
-@click.option("--format", "shape", type=click.Choice(INPUTS), default="value", show_default=True,
-              help="value: a line is a record. json: a line is what read --format json prints. raw: all input is one record. "
-              "prefixed: four bytes of length before each record.")  # fmt: skip
+@input_option
 @click.option("--key", help="The key of every record.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE; \\t is a tab.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; repeatable.")
@@ -75,53 +67,23 @@ def append(
         raise click.UsageError("give values or --file, not both")
     if not values and source is None and sys.stdin.isatty():
         raise click.UsageError("nothing to append: give values, --file FILE, or pipe lines in")
-    if values and shape in ("raw", "prefixed"):
-        raise click.UsageError(f"--format {shape} is for --file and standard input: leave it out with values")
-    to_record = _to_record(shape, key, key_separator, headers)
+    check_values(values, shape)
+    make = to_record(shape, key, key_separator, headers)
     given = [os.fsencode(value) for value in values]
-    parts = once(given) if given else parts_of(source or sys.stdin.buffer, _splitter(shape))
+    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape))
 
     async def work(client: Client) -> tuple[int, int]:
         if take_over:
             await _say_who_ends(session, client, name)
         else:
             await session.answer(refuse_live_writer(session, client, name))
-        return await _append(client, name, parts, to_record, "line" if shape in ("value", "json") else "record",
-                             timeout_s=session.timeout_s)  # fmt: skip
+        return await _append(client, name, parts, make, part_name(shape), timeout_s=session.timeout_s)
 
     first, count = session.with_client(work)
     if output == "table":
         click.echo(f"appended {show_count(count, 'record')} from offset {first}" if count else "nothing to append")
     else:
         emit_data({"stream": name, "first_offset": first, "count": count}, output)
-
-
-def _splitter(shape: str) -> Splitter:
-    splitters: dict[str, Callable[[], Splitter]] = {
-        "value": LineSplitter, "json": lambda: LineSplitter(JSON_LINE_BYTES_MAX), "raw": WholeInput, "prefixed": PrefixSplitter,
-    }  # fmt: skip
-    return splitters[shape]()
-
-
-def _to_record(shape: str, key: str | None, separator: str | None, headers: tuple[str, ...]) -> ToRecord:
-    pairs = parse_headers(headers)
-    if shape == "json":
-        if key is not None or separator is not None or pairs:
-            raise click.UsageError("--format json has keys and headers in its lines: leave out the options for them")
-        return parse_record
-    keys: LineKeys = same_key(os.fsencode(key) if key is not None else None)
-    if separator is not None:
-        if key is not None:
-            raise click.UsageError("--key and --key-separator exclude each other")
-        if not separator:
-            raise click.UsageError("--key-separator is a text of at least one character")
-        keys = key_before(os.fsencode(separator.replace("\\t", "\t")))
-
-    def made(part: bytes) -> AppendRecord:
-        found, value = keys(part)
-        return AppendRecord(value, found, pairs)
-
-    return made
 
 
 async def _say_who_ends(session: Session, client: Client, name: str) -> None:
@@ -134,7 +96,7 @@ async def _append(
     client: Client,
     name: str,
     pieces: AsyncIterator[list[bytes]],
-    to_record: ToRecord,
+    make: ToRecord,
     noun: str,
     *,
     timeout_s: float,
@@ -154,7 +116,7 @@ async def _append(
                 async for parts in pieces:
                     for part in parts:
                         await writer.ready()
-                        _submit(writer, part, to_record, f"{noun} {count + 1}").add_done_callback(seen)
+                        _submit(writer, part, make, f"{noun} {count + 1}").add_done_callback(seen)
                         count += 1
                     advance(count)
                 await writer.flush()
@@ -168,17 +130,12 @@ async def _append(
     return first, count
 
 
-def _is_of_a_calendar(timestamp_ms: int | None) -> TypeGuard[int]:
-    return timestamp_ms is not None and TIMESTAMP_MS_MIN <= timestamp_ms <= TIMESTAMP_MS_MAX
-
-
-def _submit(writer: Any, part: bytes, to_record: ToRecord, which: str) -> asyncio.Future[Ack]:
+def _submit(writer: Any, part: bytes, make: ToRecord, which: str) -> asyncio.Future[Ack]:
     try:
-        value, key, headers, timestamp_ms = to_record(part)
-        timestamp = (
-            moment_of(timestamp_ms) if _is_of_a_calendar(timestamp_ms) else timestamp_ms
-        )  # not taken for seconds
-        found: asyncio.Future[Ack] = writer.submit(value, key=key, headers=headers or None, timestamp=timestamp)
+        record = make(part)
+        found: asyncio.Future[Ack] = writer.submit(
+            record.value, key=record.key, headers=record.headers or None, timestamp=time_of(record)
+        )
     except InvalidArgument as error:
         error.message = f"{which}: {error.message}"
         raise

@@ -21,10 +21,14 @@ _COLUMNS = [
     field("NAME", "name"),
     ("PLACEMENT DRIVERS", lambda row: ",".join(row["pd"])),
     ("TLS", lambda row: "yes" if row["tls"] else "no"),
+    ("TOKEN", lambda row: "yes" if row["token_file"] else "no"),
     ("STATE", lambda row: row["state"] or "-"),
     ("DATA", lambda row: row["data_dir"] or "-"),
 ]
-_FILES = [(name.upper(), lambda row, name=name: (row["tls"] or {}).get(name) or "-") for name in ("ca", "cert", "key")]
+_FILES = [
+    *((name.upper(), lambda row, name=name: (row["tls"] or {}).get(name) or "-") for name in ("ca", "cert", "key")),
+    ("TOKEN FILE", lambda row: row["token_file"] or "-"),
+]
 
 
 @click.group("context")
@@ -91,12 +95,19 @@ def use(name: str, output: str) -> None:
     _emit(_view(chosen, name), output, f"{name} is in use: {','.join(chosen.pd)}")
 
 
+def _refuse_secret(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError("a context keeps no secret: write the token to a file, and pass --token-file FILE")
+
+
 @context_group.command()
 @click.argument("name")
 @click.option("--pd", "endpoints", required=True, metavar="HOST:PORT,…", help="Its placement drivers; all of them.")
 @click.option("--ca", metavar="FILE", help="The cluster's authority, where it has TLS; then give all three files.")
 @click.option("--cert", metavar="FILE", help="Your certificate.")
 @click.option("--key", metavar="FILE", help="Its private key.")
+@click.option("--token-file", metavar="FILE", help="A file with the token to show; with TLS --ca is enough then.")
+@click.option("--token", expose_value=False, hidden=True, callback=_refuse_secret)
 @click.option(
     "--use", "uses", is_flag=True, help="Let commands go to it from now on; the first context is used anyway."
 )
@@ -108,23 +119,26 @@ def add(
     ca: str | None,
     cert: str | None,
     key: str | None,
+    token_file: str | None,
     uses: bool,
     replaces: bool,
     output: str,
 ) -> None:
-    """Add a cluster. Files of TLS are kept by their paths, and read when they are used.
+    """Add a cluster. Files of TLS and of a token are kept by their paths, and read when they are used.
 
     \b
     Examples:
       pdctl context add staging --pd 10.0.0.1:7100,10.0.0.2:7100,10.0.0.3:7100
       pdctl context add prod --pd pd1.example.org:7100 --ca ca.pem --cert me.pem --key me.key --use
+      pdctl context add stage --pd 10.1.0.1:7100 --ca ca.pem --token-file ~/.config/rangelog/stage.token
     """
     from rangelog.context import Context, changed_contexts, check_context_name
 
     files = {name: _file(name, path) for name, path in (("ca", ca), ("cert", cert), ("key", key)) if path is not None}
-    if len(files) not in (0, 3):
-        raise InvalidArgument("--ca, --cert and --key go together: give all three")
-    made = Context(check_context_name(name), _addresses(endpoints), _tls(files))
+    token = None if token_file is None else _file("token-file", token_file)
+    if len(files) not in (0, 3) and not (token is not None and set(files) == {"ca"}):
+        raise InvalidArgument("--ca, --cert and --key go together: give all three; with --token-file --ca is enough")
+    made = Context(check_context_name(name), _addresses(endpoints), _tls(files), token_file=token)
     with changed_contexts() as contexts:
         if name in contexts.by_name and not replaces:
             raise PreconditionFailed(
@@ -171,6 +185,7 @@ def _view(context: Context, used: str | None) -> dict[str, Any]:
         "in_use": context.name == used,
         "pd": list(context.pd),
         "tls": asdict(context.tls) if context.tls is not None else None,
+        "token_file": context.token_file,
         "state": state,
         "data_dir": context.data_dir,
     }

@@ -22,6 +22,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from pdctl.completing import Named, note_typed
 from pdctl.output import printable
 from pdctl.session import Session
 from rangelog_core.errors import RangelogError
@@ -41,7 +42,8 @@ def _number(_context: click.Context, _option: click.Parameter, value: float) -> 
 def cluster_options() -> list[click.Option]:
     """Return the options of `pdctl` itself; each is a field of Session."""
     return [
-        click.Option(["--context", "context_name"], envvar="RANGELOG_CONTEXT", metavar="NAME",
+        click.Option(["--context", "context_name"], type=Named(click.STRING, "context"), envvar="RANGELOG_CONTEXT",
+                     metavar="NAME",
                      help="The cluster of this context: see `pdctl context`. Else RANGELOG_CONTEXT."),
         click.Option(["--pd", "endpoints"], envvar="RANGELOG_PD", metavar="HOST:PORT,…",
                      help="Placement drivers. Else RANGELOG_PD, else the context in use."),
@@ -92,14 +94,17 @@ def _add_options(command: click.Command) -> None:
 
 def _override(context: click.Context, option: click.Parameter, value: Any, *, field: str, callback: Any) -> None:
     session = context.find_object(Session)
-    if session is None or context.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE:
+    if context.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE:
         return
     changed: dict[str, Any] = {field: callback(context, option, value) if callback is not None else value}
     if field == "token_file":
         changed |= {"token": None}
     if field in ("endpoints", "context_name"):  # the later one counts
         changed = {"endpoints": None, "context_name": None} | changed
-    context.obj = dataclasses.replace(session, **changed)
+    if session is not None:
+        context.obj = dataclasses.replace(session, **changed)
+    elif context.resilient_parsing:
+        note_typed(context, changed)
 
 
 def _make_watchable(command: click.Command) -> None:

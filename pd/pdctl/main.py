@@ -12,6 +12,7 @@ from pdctl import tasks
 from pdctl.acl import acl
 from pdctl.audit import audit
 from pdctl.cluster import cluster, task
+from pdctl.completing import complete_names
 from pdctl.contexts import context_group
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
@@ -102,7 +103,7 @@ def main(context: click.Context, /, **options: Any) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 def completion(shell: str) -> None:
-    """Print the line that enables completion.
+    """Print the line that enables completion: of nouns, verbs, options, and of names, for which the cluster is asked.
 
     \b
     Example:
@@ -126,6 +127,7 @@ for _verb in (tasks.show, tasks.cancel, tasks.wait):
 for _noun in (*_NOUNS, restore):
     main.add_command(_noun)
 spread(main)
+complete_names(main)
 
 if __name__ == "__main__":
     main()

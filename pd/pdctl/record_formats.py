@@ -18,6 +18,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 from pdctl.record_text import json_line, shown_bytes, shown_headers, yaml_item
 from pdctl.units import quoted, show_time
 from rangelog_core.errors import InvalidArgument, RecordTooLarge
@@ -94,7 +96,8 @@ def prefixed(value: bytes) -> bytes:
 
 def record_view(record: Any) -> dict[str, Any]:
     """Return a record for JSON and YAML."""
-    return {
+    shard = {} if (shard_id := getattr(record, "shard_id", None)) is None else {"shard_id": shard_id}
+    return shard | {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "key": None if record.key is None else shown_bytes(record.key),
@@ -109,7 +112,7 @@ def parse_record(line: bytes) -> AppendRecord:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(
-            "this is not JSON: a line is an object as `pdctl stream read --format json` prints it"
+            "this is not JSON: a line is an object as `pdctl stream read` and `topic consume` print it with --format json"
         ) from error
     if not isinstance(found, dict) or "value" not in found:
         raise InvalidArgument('this is not a JSON object with a "value"')
@@ -141,6 +144,12 @@ def parse_bytes(what: str, shown: object) -> bytes:
     raise InvalidArgument(f'{what} is neither text nor {{"base64": …}}')
 
 
+def check_terminal(shape: str, *, on_terminal: bool) -> None:
+    """Raise click.UsageError for bytes on a terminal."""
+    if on_terminal and shape in BINARY:
+        raise click.UsageError(f"--format {shape} is not for a terminal: write it to a file or a pipe")
+
+
 def renderer(shape: str, *, on_terminal: bool) -> Callable[[Any], bytes]:
     """Return what renders a record."""
     plain = escaped if on_terminal else bytes
@@ -157,7 +166,9 @@ def renderer(shape: str, *, on_terminal: bool) -> Callable[[Any], bytes]:
 
 def _text(record: Any, value: bytes) -> bytes:
     key = b"-" if record.key is None else escaped(record.key)
-    return b"  ".join((f"{record.offset}  {show_time(record.timestamp_ms)}".encode(), key, value)) + b"\n"
+    shard_id = getattr(record, "shard_id", None)
+    shard = "" if shard_id is None else f"{shard_id}  "
+    return b"  ".join((f"{shard}{record.offset}  {show_time(record.timestamp_ms)}".encode(), key, value)) + b"\n"
 
 
 def escaped(data: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.record_formats import BINARY, OUTPUTS, renderer
+from pdctl.record_formats import OUTPUTS, check_terminal, renderer
 from pdctl.session import Session, chosen_output, session_of
 from pdctl.stream_places import BeforeEnd, StreamPlace, end_of, start_of
 from pdctl.units import show_time
@@ -145,8 +145,7 @@ class _Printer:
 
     def __init__(self, shape: str, limit: int | None, key: str | None) -> None:
         on_terminal = sys.stdout.isatty()
-        if on_terminal and shape in BINARY:
-            raise click.UsageError(f"--format {shape} is not for a terminal: write it to a file or a pipe")
+        check_terminal(shape, on_terminal=on_terminal)
         self._render = renderer(shape, on_terminal=on_terminal)
         self._limit = limit
         self._key = key.encode("utf-8", "surrogateescape") if key is not None else None

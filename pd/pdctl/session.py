@@ -120,7 +120,10 @@ class Session:
         return context
 
     def shown_token(self) -> Token | None:
-        """Return the token of --token, else that in --token-file. Raises InvalidArgument."""
+        """Return the token of --token, else that in --token-file, else the context's, where it is used.
+
+        Raises InvalidArgument.
+        """
         from rangelog_core.net.token_sources import check_token, chosen_token
 
         try:
@@ -129,7 +132,9 @@ class Session:
             raise errors.InvalidArgument(
                 f"{error.message}, without line ends: look at --token or RANGELOG_TOKEN"
             ) from None
-        return chosen_token(self.token, self.token_file)
+        given = chosen_token(self.token, self.token_file)
+        context = self._context() if given is None and self.endpoints is None else None
+        return given if context is None else context.token()
 
     def tls(self) -> TlsConfig | None:
         """Return the files of --ca, --cert and --key, else those of the context, where it is used. Raises InvalidArgument."""

@@ -44,7 +44,7 @@ async def test_the_page_of_quotas(broker_cluster: Cluster, tmp_path: Path) -> No
 
 async def test_the_page_of_the_command_line(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
     """Its commands succeed one after the other on a cluster without streams, and print what it shows."""
-    cluster = await asyncio.to_thread(cluster_factory)
+    cluster = await asyncio.to_thread(cluster_factory, brokers=1)
     async with asyncio.timeout(120):
         assert await PageRunner(ROOT / "docs" / "cli.md", cluster.connect_string, tmp_path).run() >= 4
 

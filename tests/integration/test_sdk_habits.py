@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 import rangelog
 import rangelog.sync
 from rangelog_cli.local.processes import Cluster
-from rangelog_core.errors import InvalidArgument, StreamExists, TopicExists, Unavailable
+from rangelog_core.errors import InvalidArgument, StreamExists, TopicExists, Unavailable, WriterFenced
 from rangelog_core.stream_config import StreamConfig
 
 pytestmark = pytest.mark.integration
@@ -140,3 +141,19 @@ async def test_a_wrong_address_is_named_soon(what: str, web_server: str) -> None
                 await client.describe_stream("s")
             assert time.monotonic() - began_s < 5.0
             assert not raised.value.outcome_unknown
+
+
+async def test_a_fenced_writer_is_told_by_whom(address: str) -> None:
+    """Host and process of the client that took the stream over, in the error of the append and of each later call."""
+    async with rangelog.connect(address) as first, rangelog.connect(address) as second:
+        await first.create_stream("contended")
+        writer = first.writer("contended")
+        await writer.open()
+        await writer.append(b"one")
+        async with second.writer("contended") as other:
+            await other.append(b"two")
+            for _ in range(2):
+                with pytest.raises(WriterFenced) as told:
+                    await writer.append(b"three")
+                assert f", by {socket.gethostname()}/{os.getpid()}: a later writer took" in told.value.message
+                assert "stream 'contended'" in told.value.message

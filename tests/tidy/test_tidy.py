@@ -123,7 +123,8 @@ MAY_SLEEP = {("test_consensus_crash.py", "test_kill_all_three_around_a_compactio
 """The moment of its kill is drawn at random: nothing is waited for."""
 
 COUNTERPARTS = {
-    "Client", "Reader", "Writer", "SerializingWriter", "TopicProducer", "Topics", "TopicReader", "Table", "Tables",
+    "Client", "Reader", "Writer", "SerializingWriter", "SerializingProducer", "SerializingTransaction",
+    "SerializingTransactional", "TopicProducer", "Topics", "TopicReader", "Table", "Tables",
     "TableWatch", "GroupMember", "Groups", "Transaction", "Transactional", "Transactions", "CursorReader", "StreamCursors",
     "Runtime",
 }  # fmt: skip

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Protocol, Self
 from rangelog_cli.demo.report import Step
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
+
+_NAME_CELLS, _NOTE_CELLS = 34, 24
+_BAR_CELLS_MIN, _BAR_CELLS_MAX = 10, 28
+_FIXED_CELLS = 1 + 4 + 7 + 5
+"""Of the mark, the share, the clock, and the gaps between columns."""
+_FRAMES_PER_S = 4.0
+"""A frame is some hundred bytes of all bars: over ssh more are not smoother."""
 
 
 class Bar(Protocol):
@@ -33,7 +41,7 @@ class DemoProgress(AbstractContextManager["DemoProgress"]):
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self._started_s = time.monotonic()
-        self._rich = _rich_progress() if sys.stdout.isatty() else None
+        self._rich = rich_progress() if sys.stdout.isatty() else None
 
     def __enter__(self) -> Self:
         if self._rich is not None:
@@ -101,14 +109,27 @@ class _RichBar:
         self._rich.update(self._task, total=total, completed=total, note=self.note)
 
 
-def _rich_progress() -> RichProgress:
+def rich_progress(console: Console | None = None) -> RichProgress:
+    """Return bars of one line each that fit into the terminal: notes are cut first, then the bar goes, then the name is cut."""
     from rich import progress
+    from rich.console import Console
+    from rich.table import Column
 
-    return progress.Progress(
-        progress.SpinnerColumn(finished_text="[green]✓[/green]"),
-        progress.TextColumn("{task.description:<34}"),
-        progress.BarColumn(bar_width=28),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("[dim]{task.fields[note]}[/dim]"),
-    )
+    console = console or Console()
+    room = console.width - _FIXED_CELLS - _NAME_CELLS
+    bar_cells = min(_BAR_CELLS_MAX, room - _NOTE_CELLS)
+    cut = {"no_wrap": True, "overflow": "ellipsis"}
+    name_cells = max(8, min(_NAME_CELLS, console.width - _FIXED_CELLS))
+    columns: list[progress.ProgressColumn] = [
+        progress.SpinnerColumn(finished_text="[green]✓[/green]", table_column=Column(width=1)),
+        progress.TextColumn("{task.description}", table_column=Column(width=name_cells, **cut)),  # type: ignore[arg-type]
+    ]
+    if bar_cells >= _BAR_CELLS_MIN:
+        columns.append(progress.BarColumn(bar_width=bar_cells, table_column=Column(width=bar_cells)))
+    columns += [
+        progress.TaskProgressColumn(table_column=Column(width=4, justify="right")),
+        progress.TimeElapsedColumn(table_column=Column(width=7, no_wrap=True)),
+    ]
+    if room >= _NOTE_CELLS:
+        columns.append(progress.TextColumn("[dim]{task.fields[note]}[/dim]", table_column=Column(ratio=1, **cut)))  # type: ignore[arg-type]
+    return progress.Progress(*columns, console=console, expand=True, refresh_per_second=_FRAMES_PER_S)

@@ -90,6 +90,7 @@ section.tiles { padding: 0; border: 0; background: none; }
 .tile { padding: 12px 16px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; } .tile span { color: #6b7785; font-size: 13px; }
 figure { margin: 0 0 14px; } figure svg { width: 100%; height: auto; display: block; }
+@media (max-width: 760px) { figure { overflow-x: auto; } figure svg { min-width: 760px; } }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: #6b7785; font-size: 13px; }
 th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid #eef1f4; vertical-align: top; }

@@ -113,6 +113,8 @@ def _as_arguments(options: Mapping[str, Any]) -> list[str]:
             found += ["--no-context"] if value is None else ["--context", value] if value else []
         elif name == "tls" and value is not None:
             found.append("--tls" if value else "--no-tls")
+        elif name == "tokens" and value is not None:
+            found.append("--tokens" if value else "--no-tokens")
         elif name == "encrypted" and value is not None:
             found.append("--encrypted" if value else "--in-clear")
         elif value is not None:

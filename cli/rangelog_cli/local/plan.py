@@ -80,6 +80,7 @@ class ClusterPlan:
     brokers: tuple[BrokerPlan, ...] = ()
     tls: bool = False
     encrypted: bool = False
+    tokens: bool = False
 
     @property
     def pd_addresses(self) -> list[str]:

@@ -35,7 +35,7 @@ from rangelog_cli.local.plan import (
 )
 from rangelog_cli.local.ports import is_free, refuse_busy
 from rangelog_cli.local.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
-from rangelog_core.errors import Unavailable
+from rangelog_core.errors import InvalidArgument, Unavailable
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.tls import TlsConfig
 
@@ -80,6 +80,7 @@ class Cluster:
         base_port: int | None = None,
         tls: bool | None = None,
         encrypted: bool | None = None,
+        tokens: bool | None = None,
         env: Mapping[str, str] | None = None,
         hosts: Mapping[str, str] | None = None,
         launches: Mapping[str, Launch] | None = None,
@@ -87,8 +88,8 @@ class Cluster:
         """Lock `directory` and read its plan, or make one. No process is started.
 
         A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, no broker, a tier in the
-        directory itself, free ports, no TLS and objects in clear. `env` is added to the children's environment (settings
-        such as RANGELOG_SERVER_…).
+        directory itself, free ports, no TLS, no tokens and objects in clear. `env` is added to the children's environment
+        (settings such as RANGELOG_SERVER_…).
         By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
@@ -100,7 +101,9 @@ class Cluster:
         lock = _lock_directory(directory)
         try:
             plan = _plan_for(directory, pds, range_servers, brokers, tier_url, base_port)
-            plan = plan if tls is None else replace(plan, tls=tls)
+            plan = replace(plan, tls=plan.tls if tls is None else tls, tokens=plan.tokens if tokens is None else tokens)
+            if plan.tokens and not plan.tls:
+                raise InvalidArgument("tokens travel by TLS only: add --tls, or pass --no-tokens")
             plan = with_hosts(with_encryption(plan, directory / KEYS, encrypted), hosts or {})
             refuse_busy(plan.ports())
             write_plan(directory, plan)
@@ -240,7 +243,8 @@ class Cluster:
         if self.certificates is None:
             return {}
         files = self.certificates.files(Principal(role, name))
-        return {f"{env_prefix}TLS_{key.upper()}": path for key, path in asdict(files).items()}
+        tokens = {f"{env_prefix}TOKENS": "true"} if self.plan.tokens else {}
+        return tokens | {f"{env_prefix}TLS_{key.upper()}": path for key, path in asdict(files).items()}
 
     def _process(self, name: str, arguments: Sequence[str], home: Path, env: Mapping[str, str]) -> Process:
         log_path = self.directory / "logs" / f"{name}.log"

@@ -34,6 +34,11 @@ DATA_DIR = Path("rangelog-data")
     default=None,
     help="Encrypt objects and logs, with a key in the data dir.  [default: as it was]",
 )
+@click.option(
+    "--tokens/--no-tokens",
+    default=None,
+    help="Accept tokens of `pdctl token create` as well as certificates; with --tls.  [default: as it was]",
+)
 @click.option("--context", "context_name", metavar="NAME", help="Name of its context for pdctl.  [default: local]")
 @click.option("--no-context", is_flag=True, help="Do not write a context for pdctl.")
 @click.option("--in-background", is_flag=True, hidden=True, help="What --detach starts.")
@@ -50,13 +55,16 @@ def local(
     port: int | None,
     tls: bool | None,
     encrypted: bool | None,
+    tokens: bool | None,
     context_name: str | None,
     no_context: bool,
     in_background: bool,
 ) -> int:
     """Run a whole cluster on this machine, in one directory, until Ctrl-C; with --detach until `rangelog local stop`.
 
-    A later start with the same --data-dir continues with the same data. A member that crashes is started again.
+    A later start with the same --data-dir continues with the same data. A member that crashes is started again. Any setting
+    of its processes is taken from the environment (RANGELOG_SERVER_CACHE_BYTES=…); retention is a stream's own
+    (`pdctl stream create NAME --retention 7d`).
 
     \b
     Examples:
@@ -74,7 +82,7 @@ def local(
 
         options = {
             "pds": pds, "range_servers": range_servers, "brokers": brokers, "tier_url": tier_url, "port": port, "tls": tls,
-            "encrypted": encrypted, "context": None if no_context else context_name or "",
+            "encrypted": encrypted, "tokens": tokens, "context": None if no_context else context_name or "",
         }  # fmt: skip
         click.echo(start(data_dir.absolute(), options), nl=False)
         return 0
@@ -82,7 +90,8 @@ def local(
 
     return run_local(
         data_dir, pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url, port=port, tls=tls,
-        encrypted=encrypted, context_name=context_name, write_context=not no_context, in_background=in_background,
+        encrypted=encrypted, tokens=tokens, context_name=context_name, write_context=not no_context,
+        in_background=in_background,
     )  # fmt: skip
 
 

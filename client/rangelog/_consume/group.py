@@ -44,6 +44,8 @@ from rangelog_proto.v1 import group_pb2
 POSITIONS_MAX = 1_000
 """In one commit."""
 METADATA_BYTES_MAX = 64
+_TURNS_OF_A_CLOSE = 2
+"""Of the event loop, until an iterator that was left is closed: in one a task is made that closes it, in the next it runs."""
 
 _log = logging.getLogger("rangelog.group")
 
@@ -74,6 +76,7 @@ class GroupMember:
         checkpoint_every_s: float | None,
         skip_trimmed: bool,
         listener: GroupListener | None,
+        deserialize: Callable[[GroupRecord], GroupRecord] | None = None,
         time_windows: Callable[[int], TimeWindows] | None = None,
     ) -> None:
         self.group = check_name("group", group)
@@ -93,6 +96,7 @@ class GroupMember:
         self._auto_commit_s = auto_commit_s
         self._checkpoint_every_s = checkpoint_every_s
         self._listener = listener or GroupListener()
+        self._deserialize = deserialize
         self._time_windows = time_windows
         self._windows: dict[int, TimeWindows] = {}
         self._core = MemberCore()
@@ -117,6 +121,7 @@ class GroupMember:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_open = self._is_closed = False
         self._iterates = self._has_news = False
+        self._rest: ReadyChunk | None = None  # of the chunk in whose midst the last loop was left
         self._giving_back_since: float | None = None
         self._met = 0  # the number of the last checkpoint
         self._report: group_pb2.GroupReach | None = None
@@ -295,18 +300,28 @@ class GroupMember:
             async for chunk in parts:
                 shard, since = chunk.shard, chunk.since
                 topic = self._membership.of_topic(shard).topic
-                for record in chunk.records:
-                    core.took(shard, since, record.offset + 1)
-                    yield GroupRecord(topic, shard.shard_id, *record)
-                    core.settle()
-                    if self._turn_is_due:
-                        await self._turn()
-                    if self._is_closed or not core.may_hand_out(shard, since):
-                        break
+                taken = 0
+                try:
+                    for record in chunk.records:
+                        core.took(shard, since, record.offset + 1)
+                        taken += 1
+                        made = GroupRecord(topic, shard.shard_id, *record)
+                        yield made if self._deserialize is None else self._deserialize(made)
+                        core.settle()
+                        if self._turn_is_due:
+                            await self._turn()
+                        if self._is_closed or not core.may_hand_out(shard, since):
+                            break
+                finally:
+                    if taken < len(chunk.records):  # the loop was left
+                        self._rest = chunk._replace(records=chunk.records[taken:])
 
     async def _parts(self) -> AsyncGenerator[ReadyChunk, None]:
         """Yield chunks; who asks for the next one has processed all that it took."""
         self._check_open()
+        for _ in range(_TURNS_OF_A_CLOSE):
+            if self._iterates:
+                await asyncio.sleep(0)
         if self._iterates:
             raise InvalidArgument("a member is iterated by one task at a time")
         self._iterates = True
@@ -317,13 +332,17 @@ class GroupMember:
                 await self._turn()
                 if self._is_closed:
                     return
-                chunk = self._feeds.next_chunk() if self._membership.is_heard else None
+                chunk = self._next_chunk() if self._membership.is_heard else None
                 if chunk is None:
                     await self._wait()
                 elif self._core.may_hand_out(chunk.shard, chunk.since):
                     yield chunk
         finally:
             self._iterates = False
+
+    def _next_chunk(self) -> ReadyChunk | None:
+        rest, self._rest = self._rest, None
+        return rest if rest is not None else self._feeds.next_chunk()
 
     async def _wait(self) -> None:
         """Until something is to be done; not longer than until a shard is given back anyhow."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 
@@ -58,6 +58,7 @@ class TopicReader:
         follow: bool,
         read_preference: str,
         timeout_s: float,
+        deserialize: Callable[[TopicRecord], TopicRecord] | None = None,
     ) -> None:
         if not isinstance(start, Cut | datetime) and not (isinstance(start, str) and start in _PLACES):
             raise InvalidArgument(f"bad start {start!r}: a Cut, 'earliest', 'latest', a datetime or a timedelta")
@@ -73,6 +74,7 @@ class TopicReader:
         self._follow = follow
         self._read_preference = read_preference
         self._timeout_s = timeout_s
+        self._deserialize = deserialize
         self._topic_id = start.topic_id if isinstance(start, Cut) else 0
         self._core: TopicReading | None = None
         self._windows: TimeWindows | None = None
@@ -165,7 +167,8 @@ class TopicReader:
                 shard_id = chunk.shard_id
                 for record in chunk.records:
                     self._yielded = shard_id, record.offset + 1
-                    yield TopicRecord(shard_id, *record)
+                    made = TopicRecord(shard_id, *record)
+                    yield made if self._deserialize is None else self._deserialize(made)
 
     async def _begin(self, known: TopicShards) -> TopicReading:
         """Turn start and end into cuts of the topic, and make the core."""

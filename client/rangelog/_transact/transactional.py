@@ -115,11 +115,15 @@ class Transactional:
 
         Raises WriterClosed (not open), PreconditionFailed (another one is open or in doubt).
         """
+        self.check_next()
+        return Transaction(self)
+
+    def check_next(self) -> None:
+        """Raise the errors of `transaction`. For the package's own use."""
         if self.closed:
             raise WriterClosed("the transactional program is not open: use `async with client.transactional(...)`")
         if self.current is not None:
             raise PreconditionFailed(f"transaction {self.current.number} is {self.current.stage}: end it first")
-        return Transaction(self)
 
     async def was_committed(self, number: int) -> bool:
         """Return whether a transaction of an earlier instance was committed. For the package's own use, as the next one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -12,6 +13,7 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument, MissingExtra
 from rangelog_core.tier_stores import parse_tier, store_of_key
 
 _S3_OPTIONS = ("endpoint", "region", "create", *s3_encryption.OPTIONS)
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _FILE_FORM = "file:///absolute/directory"
 _S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true"
 
@@ -151,4 +153,11 @@ def _s3_options(parts: SplitResult) -> dict[str, str]:
         problem = "a prefix is names with single slashes between them, without . and .."
     if problem:
         raise ConfigInvalid(f"bad tier URL: {problem}; write {_S3_FORM}")
+    check_bucket(parts.netloc)
     return options
+
+
+def check_bucket(name: str) -> None:
+    """Check a bucket's name. Raises ConfigInvalid."""
+    if not _BUCKET.fullmatch(name) or ".." in name:
+        raise ConfigInvalid(f"bad bucket name {name[:80]!r}: 3 to 63 lower-case letters, digits, dots and hyphens")

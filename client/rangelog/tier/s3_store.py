@@ -7,7 +7,6 @@ asks for it with `create`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
+from rangelog.tier.opening import check_bucket
 from rangelog.tier.s3_errors import is_unexplained, mapped
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.limits import MIB
@@ -29,7 +29,6 @@ ATTEMPTS_MAX = 3
 POOL_CONNECTIONS = 16
 PART_BYTES = 16 * MIB
 _REGION_DEFAULT = "us-east-1"
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 class S3Store:
@@ -229,8 +228,7 @@ def _milliseconds(answer: dict[str, Any]) -> int:
 
 def _check_place(bucket: str, endpoint: str | None) -> None:
     """Check bucket and endpoint. Raises ConfigInvalid where one is not valid."""
-    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
-        raise ConfigInvalid(f"bad bucket name {bucket!r}: 3 to 63 lower-case letters, digits, dots and hyphens")
+    check_bucket(bucket)
     if endpoint is None:
         return
     try:

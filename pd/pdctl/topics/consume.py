@@ -8,43 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.record_text import json_line, printed_bytes, shown_bytes, shown_headers, yaml_item
+from pdctl.record_formats import OUTPUTS, check_terminal, renderer
 from pdctl.session import Session, output_option, session_of
 from pdctl.topics.options import table_instead, topic_argument
 from pdctl.topics.places import CutFileType, PlaceType
-from pdctl.units import Duration, show_time
+from pdctl.units import Duration
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rangelog import Client
 
 _COMMIT_S = 1.0
-
-
-class _Record(Protocol):
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def timestamp_ms(self) -> int: ...
-
-    @property
-    def key(self) -> bytes | None: ...
-
-    @property
-    def value(self) -> bytes: ...
-
-    @property
-    def headers(self) -> Mapping[str, bytes]: ...
+_SHAPE_OF = {"table": "text", "json": "json", "yaml": "yaml", "raw": "value"}
 
 
 @click.command()
@@ -61,6 +43,9 @@ class _Record(Protocol):
 )
 @click.option("--read-preference", type=click.Choice(["hot_first", "cold_first", "hot_only", "cold_only"]),
               help="Without --group.  [default: hot_first]")  # fmt: skip
+@click.option("--format", "shape", type=click.Choice(OUTPUTS),
+              help="In place of -o. text: shard, offset, time, key and value. value: the bytes and a newline. json: an object "
+              "per record. raw: the values' bytes alone. prefixed: four bytes of length before each value.")  # fmt: skip
 @output_option(more=("raw",))
 @session_of
 @table_instead("see `pdctl table scan` and `pdctl table watch`")
@@ -74,6 +59,7 @@ def consume(
     count_max: int | None,
     idle_ms: int | None,
     read_preference: str | None,
+    shape: str | None,
     output: str,
 ) -> None:
     """Print the records of a topic. Those of one key are in order; those of different shards are in none.
@@ -82,22 +68,25 @@ def consume(
     each second and at the end, behind what is printed.
 
     \b
-    -o table: shard, offset, time, key and value. json: an object per line. yaml: one list. raw: the values' bytes and a
-    newline each.
+    -o table: as --format text. json: an object per line. yaml: one list. raw: as --format value. What --format json, raw and
+    prefixed print, `pdctl topic produce` and `pdctl stream append` read.
 
     \b
     Examples:
       pdctl topic consume flights --count 10
       pdctl topic consume flights --from 2026-01-31T12:00Z --to-cut now.json -o json
-      pdctl topic consume flights --group billing -o raw
+      pdctl topic consume flights --group billing --format value
+      pdctl topic consume flights --format json | pdctl topic produce copy --format json
     """
     if group is not None:
         if end is not None or read_preference is not None:
             raise click.UsageError("--to-cut and --read-preference do not go with --group")
         check_name("group", group)
-    out = _Output(output, count_max)
+    out = _Output(shape or _SHAPE_OF[output], count_max)
 
     async def work(client: Client) -> None:
+        from rangelog import TopicRecord
+
         await client.topics.describe(str(name), timeout_s=session.timeout_s)  # fails in time if nobody answers
         if group is not None:
             await _consume_in_group(client, str(name), group, start, out, idle_ms)
@@ -113,7 +102,7 @@ def consume(
         async with aclosing(reader.chunks()) as chunks:
             async for chunk in _until_idle(chunks, idle_ms):
                 for record in chunk.records:
-                    if out.write(chunk.shard_id, record):
+                    if out.write(TopicRecord(chunk.shard_id, *record)):
                         break
                 out.flush()
                 if out.is_full:
@@ -132,7 +121,7 @@ async def _consume_in_group(
         async with aclosing(aiter(member)) as records:  # type: ignore[type-var]
             async for record in _until_idle(records, idle_ms):
                 if record.topic == topic:
-                    is_full = out.write(record.shard_id, record)
+                    is_full = out.write(record)
                     out.flush()
                     if is_full:
                         await member.commit()
@@ -156,8 +145,10 @@ async def _until_idle(items: AsyncIterator[Any], idle_ms: int | None) -> AsyncIt
 class _Output:
     """Standard output, up to a number of records."""
 
-    def __init__(self, output: str, count_max: int | None) -> None:
-        self._render = _SHAPES[output]
+    def __init__(self, shape: str, count_max: int | None) -> None:
+        on_terminal = sys.stdout.isatty()
+        check_terminal(shape, on_terminal=on_terminal)
+        self._render = renderer(shape, on_terminal=on_terminal or shape == "text")
         self._left = count_max if count_max is not None else -1
         self._out = sys.stdout.buffer
 
@@ -166,41 +157,12 @@ class _Output:
         """Whether no record is wanted any more."""
         return self._left == 0
 
-    def write(self, shard_id: int, record: _Record) -> bool:
-        """Write a record; return whether it is the last one."""
-        self._out.write(self._render(shard_id, record))
+    def write(self, record: Any) -> bool:
+        """Write a record of a topic; return whether it is the last one."""
+        self._out.write(self._render(record))
         self._left -= 1
         return self.is_full
 
     def flush(self) -> None:
         """Hand what was written to the system."""
         self._out.flush()
-
-
-def _raw(shard_id: int, record: _Record) -> bytes:
-    return record.value + b"\n"
-
-
-def _text(shard_id: int, record: _Record) -> bytes:
-    key, value = printed_bytes(record.key), printed_bytes(record.value)
-    return f"{shard_id}  {record.offset}  {show_time(record.timestamp_ms)}  {key}  {value}\n".encode()
-
-
-def record_view(shard_id: int, record: _Record) -> dict[str, Any]:
-    """A record for JSON."""
-    return {
-        "shard_id": shard_id,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": None if record.key is None else shown_bytes(record.key),
-        "value": shown_bytes(record.value),
-        "headers": shown_headers(record.headers),
-    }
-
-
-_SHAPES: dict[str, Callable[[int, _Record], bytes]] = {
-    "table": _text,
-    "raw": _raw,
-    "json": lambda shard_id, record: json_line(record_view(shard_id, record)),
-    "yaml": lambda shard_id, record: yaml_item(record_view(shard_id, record)),
-}

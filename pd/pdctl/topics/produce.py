@@ -1,6 +1,6 @@
-"""`pdctl topic produce`: lines into a topic.
+"""`pdctl topic produce`: records into a topic, from arguments, lines, JSON or bytes.
 
-What holds: with exit code 0 all lines are acked. Otherwise the message states how many are acked, how many are not in the
+What holds: with exit code 0 all records are acked. Otherwise the message states how many are acked, how many are not in the
 topic, and how many may be there; if any may be, the exit code is that of an unknown outcome.
 """
 
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pdctl.lines import lines_of, once
+from pdctl.lines import once, parts_of
 from pdctl.output import emit_data
 from pdctl.progress import progress
-from pdctl.record_text import parse_headers
+from pdctl.record_input import ToRecord, check_values, input_option, part_name, splitter, time_of, to_record
 from pdctl.session import Session, output_option, session_of
-from pdctl.topics.line_keys import LineKeys, key_before, key_in_field, same_key
 from pdctl.topics.options import SHARD, table_instead, topic_argument
 from pdctl.units import show_count
 from rangelog_core.errors import InvalidArgument, OutcomeUnknown, RangelogError, Unavailable
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 @click.command()
 @topic_argument
 @click.argument("values", nargs=-1)
-@click.option("--file", "source", type=click.File("rb"), help="A record per line of this file; - is standard input.")
+@click.option("--file", "source", type=click.File("rb"), help="Read this file; - is standard input.")
+@input_option
 @click.option("--key", help="The key of every record.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE; \\t is a tab.")
 @click.option("--key-field", metavar="NAME", help="Each line is a JSON object, with the key in this field.")
@@ -47,6 +47,7 @@ def produce(
     name: TopicName,
     values: tuple[str, ...],
     source: BinaryIO | None,
+    shape: str,
     key: str | None,
     key_separator: str | None,
     key_field: str | None,
@@ -64,15 +65,20 @@ def produce(
       tail -f app.log | pdctl topic produce logs
       pdctl topic produce flights --file flights.jsonl --key-field carrier
       printf 'UA:first\\nAA:second\\n' | pdctl topic produce flights --key-separator :
+      pdctl topic consume flights --format json | pdctl topic produce copy --format json
     """
     if values and source is not None:
         raise click.UsageError("give values or --file, not both")
     if not values and source is None and sys.stdin.isatty():
         raise click.UsageError("nothing to produce: give values, --file FILE, or pipe lines in")
-    keys = _line_keys(key, key_separator, key_field)
-    pairs = parse_headers(headers)
-    lines = once([os.fsencode(each) for each in values]) if values else lines_of(source or sys.stdin.buffer)
-    sent = session.with_client(lambda client: _produce(client, str(name), lines, keys, pairs, shard, session.timeout_s))
+    check_values(values, shape)
+    make = to_record(shape, key, key_separator, headers, key_field)
+    given = [os.fsencode(each) for each in values]
+    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape))
+    noun = part_name(shape)
+    sent = session.with_client(
+        lambda client: _produce(client, str(name), parts, make, shard, session.timeout_s, noun=noun)
+    )
     shards = {str(each): sent.shards[each].as_dict() for each in sorted(sent.shards)}
     if output != "table":
         emit_data({"topic": str(name), "count": sent.acked, "shards": shards}, output)
@@ -80,18 +86,6 @@ def produce(
         click.echo(f"produced {show_count(sent.acked, 'record')} into {show_count(len(shards), 'shard')} of {name}")
     else:
         click.echo("nothing to produce")
-
-
-def _line_keys(key: str | None, separator: str | None, key_field: str | None) -> LineKeys:
-    if sum(each is not None for each in (key, separator, key_field)) > 1:
-        raise click.UsageError("--key, --key-separator and --key-field exclude each other")
-    if separator is not None:
-        if not separator:
-            raise click.UsageError("--key-separator is a text of at least one character")
-        return key_before(os.fsencode(separator.replace("\\t", "\t")))
-    if key_field is not None:
-        return key_in_field(key_field)
-    return same_key(os.fsencode(key) if key is not None else None)
 
 
 @dataclass(slots=True)
@@ -159,18 +153,19 @@ async def _produce(
     client: Client,
     topic: str,
     pieces: AsyncIterator[list[bytes]],
-    keys: LineKeys,
-    headers: dict[str, bytes],
+    make: ToRecord,
     shard: int | None,
     timeout_s: float,
+    *,
+    noun: str = "line",
 ) -> Sent:
-    """Send all lines. Raises the first error of any of them, with what has become of all that were sent."""
+    """Send all records. Raises the first error of any of them, with what has become of all that were sent."""
     sent = Sent()
     producer = client.producer(topic, append_timeout_s=timeout_s, open_timeout_s=timeout_s)
     try:
         async with producer:
             with progress("produce", shown=sys.stderr.isatty()) as advance:
-                await _send(producer, pieces, keys, {"headers": headers or None, "shard": shard}, sent, advance)
+                await _send(producer, pieces, make, shard, sent, advance, noun)
     except RangelogError as error:
         await asyncio.sleep(0)  # the callbacks of futures that the close has ended
         raise _explained(error, sent) from error
@@ -183,19 +178,31 @@ async def _produce(
 
 
 async def _send(
-    producer: Any, pieces: AsyncIterator[list[bytes]], keys: LineKeys, options: dict[str, Any], sent: Sent, advance: Any
+    producer: Any,
+    pieces: AsyncIterator[list[bytes]],
+    make: ToRecord,
+    shard: int | None,
+    sent: Sent,
+    advance: Any,
+    noun: str,
 ) -> None:
-    """Send all lines; of an input with an invalid line those before it."""
+    """Send all records; of an input with an invalid one those before it."""
     count = 0
     try:
-        async for lines in pieces:
-            for line in lines:
+        async for parts in pieces:
+            for part in parts:
                 await producer.ready()
                 try:
-                    key, value = keys(line)
-                    producer.submit(value, key=key, **options).add_done_callback(sent.note)
+                    record = make(part)
+                    producer.submit(
+                        record.value,
+                        key=record.key,
+                        headers=record.headers or None,
+                        timestamp=time_of(record),
+                        shard=shard,
+                    ).add_done_callback(sent.note)
                 except InvalidArgument as error:
-                    error.message = f"line {count + 1}: {error.message}"
+                    error.message = f"{noun} {count + 1}: {error.message}"
                     raise
                 count += 1
             sent.check()

@@ -83,6 +83,7 @@ class Replica:
         "end_offset",
         "epoch",
         "fenced",
+        "fenced_by",
         "problem",
         "range_index",
         "sealed_end_offset",
@@ -98,6 +99,7 @@ class Replica:
         self.start_offset = start_offset
         self.epoch = epoch
         self.fenced = False
+        self.fenced_by = ""  # what the client that raised the fence calls itself; not written
         self.end_offset = start_offset  # accepted, perhaps not yet durable
         self.durable_offset = start_offset
         self.confirm_offset = start_offset
@@ -161,13 +163,15 @@ class Replica:
 
     # ---- seal
 
-    def seal(self, epoch: int) -> None:
+    def seal(self, epoch: int, by: str = "") -> None:
         """Raise the fence. The caller writes it and replies with `seal_answer()` once that is durable, not before.
 
-        Raises WriterFenced when the replica has a higher epoch.
+        `by`: what the client calls itself, for the error of the writer that is fenced. Raises WriterFenced when the replica
+        has a higher epoch.
         """
         if epoch < self.epoch:
-            raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+            raise self._overtaken()
+        self.fenced_by = by or (self.fenced_by if epoch == self.epoch else "")
         self.epoch = epoch
         self.fenced = True
 
@@ -188,7 +192,7 @@ class Replica:
         WriterFenced, or PreconditionFailed when the replica has another end: an end never changes.
         """
         if epoch is not None and epoch < self.epoch:
-            raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+            raise self._overtaken()
         if self.sealed_end_offset is not None:
             if self.sealed_end_offset != end_offset:
                 raise PreconditionFailed(
@@ -221,7 +225,7 @@ class Replica:
         """
         if recovery_epoch:
             if not self.fenced or recovery_epoch != self.epoch:
-                raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+                raise self._overtaken()
             return self.durable_offset
         known = self.sealed_end_offset if self.sealed_end_offset is not None else sealed_end_offset
         return min(self.durable_offset, max(self.confirm_offset, known))
@@ -285,9 +289,13 @@ class Replica:
 
     # ---- inside
 
+    def _overtaken(self) -> WriterFenced:
+        by = f", by {self.fenced_by}" if self.fenced_by else ""
+        return WriterFenced(f"epoch {self.epoch} fenced this range{by}", epoch=self.epoch)
+
     def _check_epoch(self, epoch: int, *, recovery: bool) -> None:
         if epoch < self.epoch or (epoch == self.epoch and self.fenced and not recovery):
-            raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+            raise self._overtaken()
         if epoch > self.epoch:
             raise ProtocolViolation(f"epoch {epoch} appends to a range of epoch {self.epoch} without a seal")
         if recovery and not self.fenced:

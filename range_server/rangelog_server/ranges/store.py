@@ -280,15 +280,17 @@ class Store:
 
     # ---- fences and ends
 
-    def seal(
-        self, stream_id: int, range_index: int, epoch: int, start_offset: int, done: Callable[[HostedReplica], None]
-    ) -> None:
-        """Fence a range; `done` is called once that is durable. Raises WriterFenced, ProtocolViolation, StorageFull."""
+    def seal(self, stream_id: int, range_index: int, epoch: int, start_offset: int,
+             done: Callable[[HostedReplica], None], *, by: str = "") -> None:  # fmt: skip
+        """Fence a range; `done` is called once that is durable. `by`: see Replica.seal.
+
+        Raises WriterFenced, ProtocolViolation, StorageFull.
+        """
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
             hosted = self.host(self.new_core(stream_id, range_index, start_offset, epoch))
         self.check_start(hosted, start_offset)
-        hosted.core.seal(epoch)
+        hosted.core.seal(epoch, by)
         self.write_state(hosted, lambda: done(hosted))
 
     def commit_end(self, stream_id: int, range_index: int, start_offset: int, end_offset: int, epoch: int,

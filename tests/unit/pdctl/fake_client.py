@@ -17,6 +17,7 @@ class FakeProducer:
 
     def __init__(self, outcomes: dict[bytes, RangelogError | None], fails: RangelogError | None) -> None:
         self.sent: list[tuple[bytes | None, bytes, Any, int | None]] = []
+        self.times: list[Any] = []
         self._outcomes = outcomes
         self._fails = fails
         self._pending: list[asyncio.Future[ProducerAck]] = []
@@ -32,11 +33,14 @@ class FakeProducer:
     async def ready(self) -> None:
         """There is room."""
 
-    def submit(self, value: bytes, *, key: bytes | None, headers: Any, shard: int | None) -> asyncio.Future[Any]:
+    def submit(
+        self, value: bytes, *, key: bytes | None, headers: Any, timestamp: Any, shard: int | None
+    ) -> asyncio.Future[Any]:
         """As TopicProducer."""
         if value == b"invalid":
             raise InvalidArgument("this value is not valid")
         self.sent.append((key, value, headers, shard))
+        self.times.append(timestamp)
         future: asyncio.Future[ProducerAck] = asyncio.get_running_loop().create_future()
         outcome = self._outcomes.get(value)
         if outcome is not None:

@@ -49,7 +49,7 @@ def test_shapes(client: FakeClient, run: Pdctl) -> None:
     """A line per record without control characters; JSON and YAML with all fields; raw bytes."""
     assert run("topic", "consume", "t").stdout.splitlines()[1:3] == [
         "0  1  1970-01-01T00:00:01Z  -  b",
-        "3  7  1970-01-01T00:00:01Z  k�  \\xff",
+        "3  7  1970-01-01T00:00:01Z  k\\x1b  \\xff\\n",
     ]
     assert run("topic", "consume", "t", "-o", "raw").stdout_bytes == b"a\nb\n\xff\n\nc\n"
     shown = [json.loads(line) for line in run("topic", "consume", "t", "-o", "json").stdout.splitlines()]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pdctl.topics.line_keys import key_before, key_in_field, same_key
 from pdctl.topics.produce import _produce
+from rangelog import AppendRecord, Record, TopicChunk
 from rangelog_core.errors import AppendTimeout, InvalidArgument, ProducerFenced, ShardEnded
 from tests.unit.pdctl.conftest import Pdctl
 from tests.unit.pdctl.fake_client import FakeClient
@@ -121,7 +124,7 @@ async def test_an_interruption_states_what_is_in_doubt(client: FakeClient, capsy
             waits.set()
             await asyncio.Event().wait()
 
-        command = asyncio.create_task(_produce(any_client, "t", pieces(), same_key(None), {}, None, 10.0))
+        command = asyncio.create_task(_produce(any_client, "t", pieces(), AppendRecord, None, 10.0))
         await waits.wait()
         command.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -137,6 +140,11 @@ async def test_an_interruption_states_what_is_in_doubt(client: FakeClient, capsy
         ("a", "--key-separator", ""),
         ("a", "--shard", "-1"),
         ("a", "--header", "novalue"),
+        ("a", "--format", "raw"),
+        ("a", "--format", "prefixed"),
+        ("--format", "json", "--key", "k"),
+        ("--format", "json", "--key-field", "k"),
+        ("--format", "json", "--header", "a=b"),
         ("a", "--file", "/dev/null"),
         ("--file", "/nowhere/at/all"),
     ],
@@ -145,3 +153,72 @@ def test_bad_usage_sends_nothing(client: FakeClient, run: Pdctl, arguments: tupl
     """Exit code 2 before any connection."""
     assert "--help" in run.fails(2, "topic", "produce", "t", *arguments)
     assert client.producers == []
+
+
+BINARY = b"\xff\x00\r\nz"
+
+
+def consumed(client: FakeClient, run: Pdctl, *options: str) -> bytes:
+    """What `topic consume` prints of two shards."""
+    client.chunks = [
+        TopicChunk(0, 0, 2, [Record(0, 5, b"k\x1b", b"two\nlines", {}), Record(1, 86_400_000, None, BINARY, {})]),
+        TopicChunk(3, 7, 8, [Record(7, 1_790_000_000_000, BINARY, b"", {"h": BINARY, "i": b"text"})]),
+    ]
+    return run("topic", "consume", "t", *options).stdout_bytes
+
+
+def test_json_goes_round(client: FakeClient, run: Pdctl) -> None:
+    """Keys, values, headers and times come back as they were, whatever their bytes; shards and offsets are given anew."""
+    printed = consumed(client, run, "--format", "json")
+    assert printed == consumed(client, run, "-o", "json")
+    assert "produced 3 records" in run("topic", "produce", "copy", "--format", "json", input=printed).stdout
+    assert client.producers[-1].sent == [
+        (b"k\x1b", b"two\nlines", None, None), (None, BINARY, None, None), (BINARY, b"", {"h": BINARY, "i": b"text"}, None),
+    ]  # fmt: skip
+    assert [int(each.timestamp() * 1000) for each in client.producers[-1].times] == [5, 86_400_000, 1_790_000_000_000]
+
+
+def test_bytes_go_round(client: FakeClient, run: Pdctl) -> None:
+    """Length-prefixed, each value for itself; raw, all of them as one."""
+    run(
+        "topic",
+        "produce",
+        "copy",
+        "--format",
+        "prefixed",
+        "--key",
+        "k",
+        input=consumed(client, run, "--format", "prefixed"),
+    )
+    assert client.producers[-1].sent == [(b"k", value, None, None) for value in (b"two\nlines", BINARY, b"")]
+    run("topic", "produce", "copy", "--format", "raw", input=consumed(client, run, "--format", "raw"))
+    assert client.producers[-1].sent == [(None, b"two\nlines" + BINARY, None, None)]
+    assert consumed(client, run, "--format", "value") == consumed(client, run, "-o", "raw")
+    assert consumed(client, run, "--format", "text") == consumed(client, run)
+
+
+def test_input_that_is_not_of_its_format(client: FakeClient, run: Pdctl) -> None:
+    """The part is named, and what was before it is sent."""
+    lines = b'{"value": "a"}\n{"value": 3}\n{"value": "c"}\n'
+    message = run.fails(2, "topic", "produce", "t", "--format", "json", input=lines)
+    assert message.startswith("line 2: value is neither text nor") and "(1 record is acked)" in message
+    assert [value for _, value, _, _ in client.producers[-1].sent] == [b"a"]
+    message = run.fails(2, "topic", "produce", "t", "--format", "prefixed", input=b"\x00\x00\x00\x01a\x00\x00")
+    assert "the input ends within record 2" in message and "(1 record is acked)" in message
+
+
+def test_bytes_are_not_for_a_terminal(client: FakeClient, run: Pdctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before anything is asked for; a value has its control characters escaped there."""
+    from pdctl.topics import consume
+
+    class Terminal:
+        buffer = io.BytesIO()
+
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(consume, "sys", SimpleNamespace(stdout=Terminal()))
+    for shape in ("raw", "prefixed"):
+        assert "not for a terminal" in run.fails(2, "topic", "consume", "t", "--format", shape)
+    consumed(client, run, "--format", "value")
+    assert Terminal.buffer.getvalue() == b"two\\nlines\n\\xff\\x00\\r\\nz\n\n"

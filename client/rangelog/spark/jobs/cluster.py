@@ -118,5 +118,5 @@ def find_cluster(
             raise InvalidArgument(
                 "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
             )
-        pd, tls = ",".join(context.pd), tls or context.tls
+        pd, tls, token = ",".join(context.pd), tls or context.tls, token or context.token()
     return ClusterAddress(pd, token or None, tier_url or None, tls, encryption_keys)

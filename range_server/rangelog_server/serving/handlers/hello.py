@@ -23,7 +23,7 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
     if hello.server != identity.name or hello.incarnation not in (0, identity.incarnation):
         raise WrongServer(f"this is {identity.name}@{identity.incarnation:016x}")
     connection.reads_only = hello.incarnation == 0
-    connection.client = hello.client[:100]
+    connection.client = "".join(each for each in hello.client[:100] if each.isprintable())  # others are shown it
     connection.greeted_by(connection.caller.principal)
     connection.features = FEATURES.intersection(hello.features)
     connection.greeted = True

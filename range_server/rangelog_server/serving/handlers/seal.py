@@ -33,4 +33,5 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
         )
         connection.send(Opcode.SEAL_REPLY, frame.request_id, reply.SerializeToString())
 
-    connection.store.seal(message.stream_id, message.range_index, message.epoch, message.start_offset, answer)
+    place = message.stream_id, message.range_index, message.epoch, message.start_offset
+    connection.store.seal(*place, answer, by=connection.client)
