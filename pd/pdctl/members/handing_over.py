@@ -1,7 +1,7 @@
 """Hands the lead of the placement drivers over: to a member, or away from one that is about to stop.
 
-What holds: a member that is led away from is never the target, also where another one came to lead meanwhile; who does not lead
-is left alone. A target that cannot take over just now is tried again, or another one in its place, within the time that is given.
+What holds: a member that is led away from is never the target, also where another one came to lead meanwhile; who does not
+lead is left alone. A target that cannot take over just now is tried again, or another one, within the time that is given.
 """
 
 from __future__ import annotations
