@@ -47,10 +47,15 @@ class Pair:
             raise ConfigInvalid("not a certificate and the key that belongs to it")
         return cls(read, private)
 
+    @staticmethod
+    def pem_of(certificate: x509.Certificate) -> bytes:
+        """A certificate as PEM."""
+        return certificate.public_bytes(serialization.Encoding.PEM)
+
     @property
     def certificate_pem(self) -> bytes:
         """The certificate as PEM."""
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
+        return self.pem_of(self.certificate)
 
     @property
     def key_pem(self) -> bytes:
@@ -80,21 +85,28 @@ def make_certificate(
     Raises InvalidArgument: a host is neither an address nor a name.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    text = str(principal)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)] if len(text) <= _COMMON_NAME_LENGTH_MAX else [])
-    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(principal_uri(principal))]
+    subject, names = names_of(principal, hosts)
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if principal.role in SERVER_ROLES:
         usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
-        names += [x509.DNSName(server_dns_name(principal.role)), *map(_host_name, hosts)]
     made = (
         _builder(subject, authority.certificate.subject, key, now, lifetime)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=len(text) > _COMMON_NAME_LENGTH_MAX)
+        .add_extension(x509.SubjectAlternativeName(names), critical=not list(subject))
         .sign(authority.key, hashes.SHA256())
     )
     return Pair(made, key)
+
+
+def names_of(principal: Principal, hosts: Sequence[str] = ()) -> tuple[x509.Name, list[x509.GeneralName]]:
+    """Return the subject of a principal's certificate, and its alternative names. Raises InvalidArgument, as above."""
+    text = str(principal)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)] if len(text) <= _COMMON_NAME_LENGTH_MAX else [])
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(principal_uri(principal))]
+    if principal.role in SERVER_ROLES:
+        names += [x509.DNSName(server_dns_name(principal.role)), *map(_host_name, hosts)]
+    return subject, names
 
 
 def _self_signed(name: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, days: int) -> x509.Certificate:
@@ -130,5 +142,5 @@ def _host_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
     except ValueError as error:
         raise InvalidArgument(
-            f"--host {host!r} is neither an address nor a name: write names beyond ASCII as xn--…"
+            f"host {host!r} is neither an address nor a name: write names beyond ASCII as xn--…"
         ) from error
