@@ -45,7 +45,7 @@ class Trust:
 def keep_authority(plan: Plan, held: Data, leaves: Iterable[Data], now: datetime) -> tuple[Trust, Change | None]:
     """Return the authority of a plan, and what its Secret is to have, None where that is there.
 
-    `leaves`: what the plan's other Secrets have. Raises ConfigInvalid: what is there is damaged; PreconditionFailed: it is gone,
+    `leaves`: what the plan's other Secrets have. Raises ConfigInvalid: it is damaged; PreconditionFailed: it is gone,
     and its certificates are in use.
     """
     previous = tuple(each for each in _certificates(plan.authority, held.get(PREVIOUS, b"")) if _end(each) > now)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from rangelog_cli.certs.authority import parse_principal
+from rangelog_cli.certs.making import names_of
 from rangelog_core.errors import ConfigInvalid, RangelogError
 from rangelog_core.net.principals import Principal
 
@@ -87,7 +88,9 @@ def _wanted(each: Any) -> Wanted:
     if not (isinstance(each["role"], str) and isinstance(each["name"], str)):
         raise ConfigInvalid(f"role or name of Secret {secret} is not text")
     try:
-        return Wanted(secret, parse_principal(each["role"], each["name"]), tuple(hosts))
+        principal = parse_principal(each["role"], each["name"])
+        names_of(principal, hosts)
+        return Wanted(secret, principal, tuple(hosts))
     except RangelogError as error:
         raise ConfigInvalid(f"Secret {secret}: {error.message}") from error
 
