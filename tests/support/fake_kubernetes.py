@@ -1,7 +1,7 @@
 """The part of the API of Kubernetes that a job with rights on Secrets sees: real HTTPS on loopback, Secrets in memory.
 
-What holds: as a real API server does, it gives each write a new version and refuses one on an earlier version (409), refuses who
-has no token (401) and what no rule allows (403), knows no Secret that nobody made (404), and keeps what a write does not name.
+What holds: as a real API server does, it gives each write a new version and refuses one on an earlier version (409), refuses
+who has no token (401) and what no rule allows (403), knows no Secret that nobody made (404).
 """
 
 from __future__ import annotations
