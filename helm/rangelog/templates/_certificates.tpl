@@ -16,7 +16,7 @@
 {{- toJson (concat (list $page (printf "%s.%s" $page .Release.Namespace) (printf "%s.%s.svc" $page .Release.Namespace)) .Values.pd.page.hosts) }}
 {{- end }}
 
-{{/* Every certificate that the release needs: a list of {of, role, principal, hosts} in JSON. Its Secret is OF-tls. */}}
+{{/* Every certificate that the release needs: a list of {of, role, principal, server, hosts} in JSON. Its Secret is OF-tls. */}}
 {{- define "rangelog.certificates" -}}
 {{- $root := . }}
 {{- $name := include "rangelog.fullname" . }}
@@ -39,6 +39,7 @@
 {{- $made = append $made (dict "of" (printf "%s-page" $name) "role" .Values.pd.page.role "principal" (printf "%s-page" $name)) }}
 {{- end }}
 {{- range $made }}
+{{- $_ := set . "server" (has .role (list "pd" "range-server" "broker")) }}
 {{- $_ := set . "hosts" (include "rangelog.hosts" (dict "root" $root "role" .role) | fromJsonArray) }}
 {{- end }}
 {{- toJson $made }}

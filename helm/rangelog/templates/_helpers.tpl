@@ -213,8 +213,12 @@ tolerations: {{ toJson . }}
       csi.cert-manager.io/issuer-kind: {{ .root.Values.tls.issuerRef.kind }}
       csi.cert-manager.io/issuer-group: {{ .root.Values.tls.issuerRef.group }}
       csi.cert-manager.io/uri-sans: rangelog://{{ .role }}/{{ .principal | default "${POD_NAME}" }}
+      {{- if has .role (list "pd" "range-server" "broker") }}
       csi.cert-manager.io/dns-names: {{ join "," (concat (list (printf "%s.rangelog" .role)) (include "rangelog.hosts" . | fromJsonArray)) }}
       csi.cert-manager.io/key-usages: digital signature,key encipherment,server auth,client auth
+      {{- else }}
+      csi.cert-manager.io/key-usages: digital signature,client auth
+      {{- end }}
       csi.cert-manager.io/duration: {{ .root.Values.tls.duration }}
       csi.cert-manager.io/renew-before: {{ .root.Values.tls.renewBefore }}
       csi.cert-manager.io/fs-group: "10001"
