@@ -33,6 +33,13 @@ REFUSED = (
     (("rangeServers.zones[0].name=a,rangeServers.zones[0].nodeZone=x,rangeServers.zones[0].replicas=1,"
      "rangeServers.zones[1].name=a,rangeServers.zones[1].nodeZone=y,rangeServers.zones[1].replicas=1"), "each name once"),
     ("monitoring.serviceMonitor.enabled=true", "tlsSecret"),
+    ("tls.mode=none,tokens.enabled=true", "tokens.enabled"),
+    ("encryption.keys.secret=a,encryption.keys.kmsKeyId=b", "encryption.keys"),
+    ("tokens.enabled=true,tokens.oidc.issuer=https://sso.example.org", "tokens.oidc"),
+    ("tls.mode=secrets,pd.page.enabled=true", "tls.secrets.page"),
+    ("pd.config.encryption_keys_dir=/keys", "pd.config"),
+    (("tls.mode=job,tls.job.clients[0].secret=rangelog-pd-0-tls,tls.job.clients[0].role=admin,"
+     "tls.job.clients[0].name=alice"), "each secret once"),
 )  # fmt: skip
 """Values that helm must refuse, and what its message names."""
 

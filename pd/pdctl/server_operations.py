@@ -127,7 +127,8 @@ def remove(session: Session, name: str, accept_loss: bool, yes: bool, output: st
 
 
 @click.command("check-impact")
-@click.argument("names", nargs=-1, required=True, metavar="SERVER...")
+@click.argument("names", nargs=-1, metavar="SERVER...")
+@click.option("--any", "any_one", is_flag=True, help="In place of names: whether any one range server may go down.")
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Ranges of each kind to list."
 )
@@ -135,18 +136,29 @@ def remove(session: Session, name: str, accept_loss: bool, yes: bool, output: st
               help="Ask again and again for so long while the answer is no.  [default: ask once]")  # fmt: skip
 @output_option
 @session_of
-def check_impact(session: Session, names: tuple[str, ...], limit: int, wait_ms: int, output: str) -> None:
+def check_impact(
+    session: Session, names: tuple[str, ...], any_one: bool, limit: int, wait_ms: int, output: str
+) -> None:
     """Ask whether servers may go down now, all of them at once. The exit code is the answer: 0 yes, 1 no.
 
     SERVER is a range server or a placement driver. A range that is wholly in the tier has copies enough. Nothing is changed.
     A range server or a placement driver may ask as well, with its own certificate: --wait is what it does before it stops.
+
+    With --any, which every role may ask: yes while all ranges have as many copies as their streams want, and no range server is
+    suspect. On Kubernetes the disruption budget follows that.
 
     \b
     Examples:
       pdctl server check-impact rs1
       pdctl server check-impact rs1 pd1 && sudo reboot
       pdctl server check-impact rs1 --wait 4m
+      pdctl server check-impact --any
     """
+    if bool(names) == any_one:
+        raise click.UsageError("give names of servers, or --any")
+    if any_one:
+        _check_any(session, wait_ms, output)
+        return
     from pdctl.server_waiting import wait_until_safe
     from rangelog_proto.v1 import operations_pb2
 
@@ -158,6 +170,18 @@ def check_impact(session: Session, names: tuple[str, ...], limit: int, wait_ms: 
     else:
         emit_data(view, output)
     if not found.safe:
+        sys.exit(EXIT_FAILED)
+
+
+def _check_any(session: Session, wait_ms: int, output: str) -> None:
+    from pdctl.spare import wait_until_spare
+
+    found = session.with_pd(lambda pd: wait_until_spare(pd, session.timeout_s, wait_ms / 1000))
+    if output == "table":
+        click.echo(f"no: {'; '.join(found)}" if found else "yes: any one range server may go down now")
+    else:
+        emit_data({"safe": not found, "hindrances": found}, output)
+    if found:
         sys.exit(EXIT_FAILED)
 
 

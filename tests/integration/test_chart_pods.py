@@ -3,113 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from rangelog_cli.certs.authority import Authority, parse_principal
-from tests.support.pods import Network, Pod, namespaces_missing
-from tools.helm_golden import GOLDEN
+from tests.integration.helpers.chart_release import DOMAIN, Release
+from tests.support.pods import Pod, namespaces_missing
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(900)]
 MISSING = namespaces_missing()
-SECRETS = {"rangelog-secrets": {"raft-secret": "of the test"}}
 LOAD = Path(__file__).parent / "helpers" / "chart_load.py"
-DOMAIN = "logs.svc.cluster.local"
-
-
-class Release:
-    """All pods of a golden copy with TLS, and a namespace for programs."""
-
-    def __init__(self, directory: Path, stack: ExitStack, golden: str) -> None:
-        self.objects = [each for each in yaml.safe_load_all((GOLDEN / f"{golden}.yaml").read_text()) if each]
-        self.directory = directory
-        self.network = Network(directory)
-        stack.callback(self.network.close)
-        self.authority = Authority.create(directory / "authority")
-        self.secrets = self._certificates()
-        self.pods: dict[str, Pod] = {}
-        hosts = [self.network.hosts.read_text()]
-        for owner in self._of("StatefulSet", "Deployment"):
-            for number in range(owner["spec"]["replicas"]):
-                pod = self._pod(f"{owner['metadata']['name']}-{number}", owner, len(self.pods) + 2)
-                stack.callback(pod.kill)
-                self.pods[pod.name] = pod
-                service = owner["spec"].get("serviceName", "")
-                hosts.append(f"{pod.address} {pod.name}.{service}.{DOMAIN}\n" if service else "")
-        self.network.hosts.write_text("".join(hosts))
-        self.enter, _ = self.network.add(200)
-
-    def of(self, component: str) -> list[Pod]:
-        """Pods of a kind, the last one first, as an update goes."""
-        return [self.pods[name] for name in sorted(self.pods, reverse=True) if f"-{component}-" in name]
-
-    def program(self, *arguments: str, role: str = "client") -> subprocess.Popen[str]:
-        """A program in a namespace of its own, with a certificate of this role."""
-        made = self.authority.issue(parse_principal(role, "test"), self.directory / role)
-        environment = {"PATH": "/usr/bin:/bin"}
-        made.to_environment(environment)
-        with (self.directory / "program.log").open("ab") as log:
-            return subprocess.Popen(
-                [*self.enter, sys.executable, *arguments], env=environment, text=True, cwd="/",
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
-
-    def _of(self, *kinds: str) -> list[dict[str, Any]]:
-        return [each for each in self.objects if each["kind"] in kinds]
-
-    def _certificates(self) -> dict[str, dict[str, bytes]]:
-        """What cert-manager would put into Secrets: by the names in the Certificates."""
-        secrets = {}
-        for each in self._of("Certificate"):
-            spec = each["spec"]
-            if not spec.get("isCA"):
-                (uri,) = spec["uris"]
-                role, _, name = uri.removeprefix("rangelog://").partition("/")
-                out = self.directory / "issued" / spec["secretName"]
-                made = self.authority.issue(parse_principal(role, name), out, hosts=tuple(spec["dnsNames"]))
-                files = {"ca.crt": made.ca, "tls.crt": made.cert, "tls.key": made.key}
-                secrets[spec["secretName"]] = {key: Path(path).read_bytes() for key, path in files.items()}
-        return secrets
-
-    def _pod(self, name: str, owner: dict[str, Any], number: int) -> Pod:
-        spec = owner["spec"]["template"]["spec"]
-        enter, address = self.network.add(number)
-        templates = [each["metadata"]["name"] for each in owner["spec"].get("volumeClaimTemplates", ())]
-        volumes = {
-            each: self.directory / name / each for each in [*templates, *(each["name"] for each in spec["volumes"])]
-        }
-        for path in volumes.values():
-            path.mkdir(parents=True)
-        pod = Pod(name, spec, enter, address, self.directory, volumes, SECRETS)
-        for volume in spec["volumes"]:
-            for path, content in self._content(volume, pod).items():
-                target = volumes[volume["name"]] / path
-                target.parent.mkdir(exist_ok=True)
-                target.write_bytes(content)
-                target.chmod(0o440)
-        return pod
-
-    def _content(self, volume: dict[str, Any], pod: Pod) -> dict[str, bytes]:
-        if "configMap" in volume:
-            (found,) = [
-                each for each in self._of("ConfigMap") if each["metadata"]["name"] == volume["configMap"]["name"]
-            ]
-            return {file: pod.place(text).encode() for file, text in found["data"].items()}
-        if "secret" in volume:
-            return self.secrets[volume["secret"]["secretName"]]
-        return {
-            item["path"]: self.secrets[source["secret"]["name"]][item["key"]]
-            for source in volume.get("projected", {}).get("sources", ())
-            for item in source["secret"]["items"]
-        }
 
 
 @pytest.fixture
@@ -136,6 +42,8 @@ def test_a_rolling_restart_of_everything_loses_nothing(release: Release) -> None
 
     Brokers may create journals while two range servers are known; the placement driver has them go on with three.
     """
+    keeper = release.pods.pop("rangelog-keeper-0")
+    keeper.start()
     assert len(release.pods) == 9
     for pod in release.pods.values():
         pod.start()
@@ -144,6 +52,7 @@ def test_a_rolling_restart_of_everything_loses_nothing(release: Release) -> None
         pod.wait_for("readinessProbe")
         assert pod.probe("livenessProbe")
     addresses = release.pods["rangelog-pd-0"].environment["RANGELOG_PD"]
+    keeper.wait_for("readinessProbe")
     load = release.program(str(LOAD), addresses)
     try:
         assert load.stdout is not None and load.stdout.readline() == "acked\n", "nothing was acked"
@@ -156,6 +65,7 @@ def test_a_rolling_restart_of_everything_loses_nothing(release: Release) -> None
     finally:
         load.kill()
         load.wait()
+    keeper.wait_for("readinessProbe")
     found = json.loads(said)
     print(f"chart: pods={len(hooks)} seconds={time.monotonic() - began_s:.0f} hooks={hooks} {found}")
     assert found["lost"] == 0 and found["acked"] > 100, found
@@ -173,6 +83,29 @@ def test_probes_tell_a_hung_process_and_a_lonely_one(release: Release) -> None:
     lonely.wait_for("readinessProbe")
     lonely.kill()
     assert not lonely.probe("livenessProbe") and not lonely.probe("readinessProbe")
+
+
+def test_a_leader_hands_over_before_it_stops(release: Release) -> None:
+    """Its hook alone moves the lead: the process has not been told to stop yet."""
+    pods = [release.pods[f"rangelog-pd-{number}"] for number in range(3)]
+    for pod in pods:
+        pod.start()
+    for pod in pods:
+        pod.wait_for("readinessProbe")
+    addresses = pods[0].environment["RANGELOG_PD"]
+
+    def leader() -> str:
+        listing = release.program("-m", "pdctl", "--pd", addresses, "pd", "list", "-o", "json", role="admin")
+        said, _ = listing.communicate(timeout=60)
+        (name,) = [each["name"] for each in json.loads(said)["members"] if each["state"] == "leader"]
+        return str(name)
+
+    first = leader()
+    assert not release.pods[first].hook()
+    second = leader()
+    assert second != first
+    assert not release.pods[first].hook()
+    assert leader() == second, "who does not lead leaves the leader alone"
 
 
 @pytest.mark.parametrize("release", ["grown"], indirect=True)

@@ -45,7 +45,9 @@ class TestCertificates:
         principal = parse_principal(role, name)
         folder = Path(tempfile.mkdtemp(dir=self.directory))
         own = Authority.create(folder / "authority")
-        with mock.patch("cryptography.hazmat.primitives.asymmetric.ec.generate_private_key", lambda _curve: own.key):
+        with mock.patch(
+            "cryptography.hazmat.primitives.asymmetric.ec.generate_private_key", lambda _curve: own.pair.key
+        ):
             made = own.issue(principal, folder)
         return TlsConfig(self.tls(role, name).ca, made.cert, made.key)
 

@@ -91,7 +91,7 @@ class Pod:
 
     def __init__(
         self, name: str, spec: Mapping[str, Any], enter: list[str], address: str, directory: Path, volumes: Mapping[str, Path],
-        secrets: Mapping[str, Mapping[str, str]],
+        secrets: Mapping[str, Mapping[str, bytes]],
     ) -> None:  # fmt: skip
         """`volumes`: name of a volume of the pod → directory; `secrets`: name → key → value."""
         self.name, self.spec, self.address = name, spec, address
@@ -132,12 +132,18 @@ class Pod:
         """preStop, then SIGTERM, all within the grace time; return what a failing hook said, and how long the hook took."""
         assert self._process is not None
         began_s, grace_s = time.monotonic(), self.spec["terminationGracePeriodSeconds"]
-        hook = self._run(self.container["lifecycle"]["preStop"]["exec"]["command"], grace_s)
+        said = self.hook()
         took_s = time.monotonic() - began_s
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(grace_s - took_s) == 0, f"{self.name} failed: {self.log()}"
+        return said, took_s
+
+    def hook(self) -> str:
+        """preStop alone; return what it said where it failed."""
+        command = self.container["lifecycle"]["preStop"]["exec"]["command"]
+        hook = self._run(command, self.spec["terminationGracePeriodSeconds"])
         said = (hook.stdout + hook.stderr).decode(errors="replace")
-        return f"exit code {hook.returncode}: {said}" if hook.returncode else "", took_s
+        return f"exit code {hook.returncode}: {said}" if hook.returncode else ""
 
     def kill(self) -> None:
         """End it at once, whatever it does."""
@@ -154,13 +160,13 @@ class Pod:
             [*self._enter, *command], env=self.environment, timeout=timeout_s, capture_output=True, cwd="/"
         )
 
-    def _value(self, item: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) -> str:
+    def _value(self, item: Mapping[str, Any], secrets: Mapping[str, Mapping[str, bytes]]) -> str:
         if "value" in item:
             return str(item["value"])
         source = item["valueFrom"]
         if "fieldRef" in source:
             return self._fields[source["fieldRef"]["fieldPath"]]
-        return secrets[source["secretKeyRef"]["name"]][source["secretKeyRef"]["key"]]
+        return secrets[source["secretKeyRef"]["name"]][source["secretKeyRef"]["key"]].decode()
 
     def _expand(self, text: str) -> str:
         """$(NAME) by what stands before it, as the kubelet does it; an unknown one stays."""

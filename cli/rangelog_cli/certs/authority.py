@@ -6,7 +6,6 @@ principal, and is valid from some minutes ago on, for clocks that are behind. No
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +13,25 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rangelog_cli.certs.making import BACKDATED, CA_DAYS, Pair, make_authority, make_certificate
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
-from rangelog_core.net.principals import ANY_NAME, SERVER_ROLES, Principal, Role, principal_uri, server_dns_name
+from rangelog_core.net.principals import ANY_NAME, Principal, Role
 from rangelog_core.net.tls import TlsConfig
 
-CA_DAYS = 3_650
-CERTIFICATE_DAYS = 90
-BACKDATED = timedelta(minutes=10)
-"""Clocks that are behind by less accept a new certificate at once."""
-_COMMON_NAME_LENGTH_MAX = 64  # of X.509
+__all__ = [
+    "BACKDATED",
+    "CA_DAYS",
+    "CERTIFICATE_DAYS",
+    "LOOPBACK_HOSTS",
+    "Authority",
+    "describe",
+    "parse_principal",
+    "paths_of",
+]
 
+CERTIFICATE_DAYS = 90
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1")
 
 
@@ -37,8 +40,12 @@ class Authority:
     """The authority of one cluster. Make it with `create`, find it with `open`."""
 
     directory: Path
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    pair: Pair
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The authority's own."""
+        return self.pair.certificate
 
     @classmethod
     def create(cls, directory: Path, *, days: int = CA_DAYS) -> Authority:
@@ -49,34 +56,21 @@ class Authority:
                     f"{path} is there already: use it with `rangelog certs issue`, or another --dir"
                 )
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"rangelog authority {os.urandom(4).hex()}")])
-        usage = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
-            data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-        builder = _builder(name, name, key, days).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
-        )
-        made = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
-        _write(_ca_key_path(directory), _key_pem(key), 0o600)
-        _write(_ca_path(directory), _pem(made), 0o644)
-        return cls(directory, made, key)
+        pair = make_authority(_now(), days=days)
+        _write(_ca_key_path(directory), pair.key_pem, 0o600)
+        _write(_ca_path(directory), pair.certificate_pem, 0o644)
+        return cls(directory, pair)
 
     @classmethod
     def open(cls, directory: Path) -> Authority:
         """Return the authority in a directory. Raises ConfigInvalid where there is none."""
         try:
-            certificate = x509.load_pem_x509_certificate(_ca_path(directory).read_bytes())
-            key = serialization.load_pem_private_key(_ca_key_path(directory).read_bytes(), password=None)
-        except (OSError, ValueError, TypeError) as error:
-            reason = getattr(error, "strerror", None) or "no PEM of a certificate and its key"
-            raise ConfigInvalid(
-                f"no authority in {directory} ({reason}): make one with `rangelog certs init`"
-            ) from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ConfigInvalid(f"{_ca_key_path(directory)} is not a key of this program's authorities")
-        return cls(directory, certificate, key)
+            pair = Pair.parse(_ca_path(directory).read_bytes(), _ca_key_path(directory).read_bytes())
+        except OSError as error:
+            raise _no_authority(directory, error.strerror) from error
+        except ConfigInvalid as error:
+            raise _no_authority(directory, error.message) from error
+        return cls(directory, pair)
 
     def issue(
         self, principal: Principal, out: Path, *, hosts: Sequence[str] = (), days: int = CERTIFICATE_DAYS
@@ -86,27 +80,11 @@ class Authority:
         `hosts`: names and addresses by which programs other than rangelog's reach it, curl for example. An earlier pair of the
         same principal is replaced: the key first, and a process that reads in between goes on with the earlier ones.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
-        text = str(principal)
-        subject = x509.Name(
-            [x509.NameAttribute(NameOID.COMMON_NAME, text)] if len(text) <= _COMMON_NAME_LENGTH_MAX else []
-        )
-        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(principal_uri(principal))]
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if principal.role in SERVER_ROLES:
-            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
-            names += [x509.DNSName(server_dns_name(principal.role)), *map(_host_name, hosts)]
-        made = (
-            _builder(subject, self.certificate.subject, key, days)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(x509.SubjectAlternativeName(names), critical=len(text) > _COMMON_NAME_LENGTH_MAX)
-            .sign(self.key, hashes.SHA256())
-        )
+        made = make_certificate(self.pair, principal, _now(), timedelta(days=days), hosts)
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = paths_of(principal, out)
-        _write(Path(found.key), _key_pem(key), 0o600)
-        _write(Path(found.cert), _pem(made), 0o644)
+        _write(Path(found.key), made.key_pem, 0o600)
+        _write(Path(found.cert), made.certificate_pem, 0o644)
         if out.resolve() != self.directory.resolve():
             _write(Path(found.ca), _ca_path(self.directory).read_bytes(), 0o644)
         return found
@@ -148,36 +126,12 @@ def describe(path: Path) -> dict[str, str]:
     }
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
-) -> x509.CertificateBuilder:
-    now = _now()
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + timedelta(days=days))
-    )
-
-
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _host_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    try:
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise InvalidArgument(
-            f"--host {host!r} is neither an address nor a name: write names beyond ASCII as xn--…"
-        ) from error
+def _no_authority(directory: Path, reason: str | None) -> ConfigInvalid:
+    return ConfigInvalid(f"no authority in {directory} ({reason}): make one with `rangelog certs init`")
 
 
 def _ca_path(directory: Path) -> Path:
@@ -186,16 +140,6 @@ def _ca_path(directory: Path) -> Path:
 
 def _ca_key_path(directory: Path) -> Path:
     return directory / "ca.key"
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

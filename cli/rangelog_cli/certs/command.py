@@ -78,3 +78,31 @@ def show(path: Path) -> None:
 
     for key, value in describe(path).items():
         click.echo(f"{key + ':':<15}{value}")
+
+
+@certs.command("secrets")
+@click.option(
+    "--plan", "path", type=click.Path(path_type=Path, dir_okay=False), required=True, help="A file of the chart."
+)
+def secrets(path: Path) -> None:
+    """Keep the certificates of a cluster on Kubernetes, in Secrets: for the job of the chart, in a pod.
+
+    Makes the authority and what is missing, renews what is about to expire, and leaves alone what is good. The Secrets must be
+    there, empty at first; the pod's service account needs get and update on them, and nothing else. docs/kubernetes.md.
+
+    \b
+    Example:
+      rangelog certs secrets --plan /etc/rangelog/certificates/plan.json
+    """
+    from rangelog_cli.certs.kept_secrets import keep_secrets
+    from rangelog_cli.certs.kubernetes_api import KubernetesSecrets
+    from rangelog_cli.certs.secret_plan import PLAN_BYTES_MAX, parse_plan
+    from rangelog_core.errors import ConfigInvalid
+
+    try:
+        with path.open("rb") as file:
+            plan = parse_plan(file.read(PLAN_BYTES_MAX + 1))
+    except OSError as error:
+        raise ConfigInvalid(f"the plan {path} cannot be read: {error.strerror}") from error
+    changed = keep_secrets(KubernetesSecrets.of_pod(), plan, click.echo)
+    click.echo(f"{changed} of {len(plan.certificates) + 1} Secrets changed")

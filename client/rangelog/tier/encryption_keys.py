@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from rangelog_core.errors import ConfigInvalid, Corruption, EncryptionKeyMissing, InvalidArgument, MissingExtra
+from rangelog_core.key_files import is_open_to_others
 
 KEYS_DIR_ENV, KMS_KEY_ENV = "RANGELOG_ENCRYPTION_KEYS_DIR", "RANGELOG_ENCRYPTION_KMS_KEY_ID"
 KEY_BYTES = 32
@@ -48,7 +49,8 @@ class KeyProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyDirectory:
-    """The keys in the files `ID.key` of a directory, 32 bytes each, which only their owner may read. Needs cryptography.
+    """The keys in the files `ID.key` of a directory, 32 bytes each, which only their owner may read (of root's, a
+    program's group as well). Needs cryptography.
 
     The file `current` has the id of the current key, so that a key can be copied to all programs before one uses it. Without
     that file the id that sorts last is current: begin ids with a date. The files are read at each use, so keys come and go
@@ -146,7 +148,7 @@ class KeyDirectory:
                 data = file.read(KEY_BYTES + 1) if stat.S_ISREG(told.st_mode) else b""
         except OSError as error:
             raise EncryptionKeyMissing(f"encryption key {key_id!r} cannot be read: {error.strerror}: {path}") from error
-        if told.st_mode & 0o077:
+        if is_open_to_others(told):
             raise EncryptionKeyMissing(f"encryption key {key_id!r} is open to other users: chmod 600 {path}")
         if len(data) != KEY_BYTES:
             raise EncryptionKeyMissing(f"encryption key {key_id!r} is not a file of {KEY_BYTES} bytes: {path}")

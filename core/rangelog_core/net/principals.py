@@ -183,6 +183,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Brokers/RegisterBroker": frozenset({Role.BROKER}),
     "rangelog.v1.Brokers/BrokerHeartbeat": frozenset({Role.BROKER}),
     "rangelog.v1.Members/ListMembers": _ALL,
+    "rangelog.v1.Members/TransferLeadership": frozenset({Role.PD, Role.ADMIN}),  # before a leader stops
     "rangelog.v1.Operations/CheckImpact": frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN}),  # may I stop now?
     "rangelog.v1.Tier/DescribeTier": _WITH_PD,
     "rangelog.v1.Rights/CheckRights": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),

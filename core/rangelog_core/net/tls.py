@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import ssl
-import stat
 import threading
 import time
 from collections.abc import Mapping, MutableMapping
@@ -24,6 +23,7 @@ from typing import Any
 import grpc
 
 from rangelog_core.errors import ConfigInvalid, HandshakeFailed
+from rangelog_core.key_files import is_open_to_others
 from rangelog_core.net.bearer import BEARER_CERTIFICATE, BEARER_KEY
 from rangelog_core.net.principals import SERVER_ROLES, Principal, Role, principal_of_certificate, server_dns_name
 from rangelog_core.net.tls_rehearsal import no_password, own_certificate, rehearse
@@ -287,7 +287,7 @@ def _check_time(path: str, certificate: Mapping[str, Any]) -> float:
 
 
 def _warn_of_open_key(path: str) -> None:
-    if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if is_open_to_others(os.stat(path)):
         _log.warning("the private key %s can be read by other users of this machine: chmod 600 %s", path, path)
 
 

@@ -73,12 +73,38 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- else }}{{ required "tls.issuerRef.name: name the issuer, or set tls.createAuthority" .Values.tls.issuerRef.name }}{{ end }}
 {{- end }}
 
-{{/* The directory of a pod's own certificate. */}}
+{{/* The directory of a pod's own certificate: of those with a certificate each, a part of a volume that has all of the set. */}}
 {{- define "rangelog.tlsDirectory" -}}
-{{- if and (eq .root.Values.tls.mode "certManager") (ne .role "broker") }}/etc/rangelog/tls/$(POD_NAME){{ else }}/etc/rangelog/tls{{ end }}
+{{- if and (has .root.Values.tls.mode (list "certManager" "job")) .pods }}/etc/rangelog/tls/$(POD_NAME){{ else }}/etc/rangelog/tls{{ end }}
 {{- end }}
 
-{{/* Environment of all processes: root, role, prefix (of the settings). */}}
+{{/* The pods that the budget of range servers counts: those, and the keeper. */}}
+{{- define "rangelog.budgetLabel" -}}
+rangelog/budget: range-servers
+{{- end }}
+
+{{- define "rangelog.budget" -}}
+app.kubernetes.io/name: rangelog, app.kubernetes.io/instance: {{ .Release.Name }}, {{ include "rangelog.budgetLabel" . }}
+{{- end }}
+
+{{/* Environment of pdctl and the probes: root, pods. */}}
+{{- define "rangelog.clientEnvironment" -}}
+- name: RANGELOG_PD
+  value: {{ include "rangelog.pdAddresses" .root }}
+{{- if ne .root.Values.tls.mode "none" }}
+{{- $directory := include "rangelog.tlsDirectory" . }}
+{{- range $key, $file := dict "CA" "ca.crt" "CERT" "tls.crt" "KEY" "tls.key" }}
+- name: RANGELOG_TLS_{{ $key }}
+  value: {{ $directory }}/{{ $file }}
+{{- end }}
+{{- end }}
+{{- if .root.Values.secrets.token }}
+- name: RANGELOG_TOKEN
+  valueFrom: { secretKeyRef: { name: {{ .root.Values.secrets.existingSecret }}, key: token } }
+{{- end }}
+{{- end }}
+
+{{/* Environment of all processes: root, pods, prefix (of the settings). */}}
 {{- define "rangelog.environment" -}}
 - name: POD_NAME
   valueFrom: { fieldRef: { fieldPath: metadata.name } }
@@ -86,22 +112,25 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
   valueFrom: { fieldRef: { fieldPath: status.podIP } }
 - name: {{ .prefix }}_NAME
   value: $(POD_NAME)
-- name: RANGELOG_PD # of pdctl in this pod
-  value: {{ include "rangelog.pdAddresses" .root }}
 {{- if ne .root.Values.tls.mode "none" }}
 {{- $directory := include "rangelog.tlsDirectory" . }}
 {{- range $key, $file := dict "CA" "ca.crt" "CERT" "tls.crt" "KEY" "tls.key" }}
 - name: {{ $.prefix }}_TLS_{{ $key }}
-  value: {{ $directory }}/{{ $file }}
-- name: RANGELOG_TLS_{{ $key }} # of pdctl and the probes
   value: {{ $directory }}/{{ $file }}
 {{- end }}
 {{- end }}
 {{- if .root.Values.secrets.token }}
 - name: {{ .prefix }}_TOKEN
   valueFrom: { secretKeyRef: { name: {{ .root.Values.secrets.existingSecret }}, key: token } }
-- name: RANGELOG_TOKEN # of pdctl in this pod
-  valueFrom: { secretKeyRef: { name: {{ .root.Values.secrets.existingSecret }}, key: token } }
+{{- end }}
+{{ include "rangelog.clientEnvironment" . }}
+{{- with .root.Values.trust }}
+{{- if .configMap }}
+- name: SSL_CERT_FILE # of tokens' issuers
+  value: /etc/rangelog/trust/{{ .key }}
+- name: AWS_CA_BUNDLE # of the object store
+  value: /etc/rangelog/trust/{{ .key }}
+{{- end }}
 {{- end }}
 {{- with .root.Values.tier.credentialsSecret }}
 - name: AWS_ACCESS_KEY_ID
@@ -171,14 +200,11 @@ tolerations: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* The volume of certificates: root, role, component, secret, pods (names with commas). */}}
+{{/* A volume of certificates: root, volume, role, secret; pods (names with commas) where each has its own, else principal. */}}
 {{- define "rangelog.tlsVolume" -}}
 {{- $mode := .root.Values.tls.mode }}
-{{- if eq $mode "secrets" }}
-- name: tls
-  secret: { secretName: {{ .secret }}, defaultMode: 0440 }
-{{- else if eq $mode "csi" }}
-- name: tls
+{{- if eq $mode "csi" }}
+- name: {{ .volume }}
   csi:
     driver: csi.cert-manager.io
     readOnly: true
@@ -186,17 +212,18 @@ tolerations: {{ toJson . }}
       csi.cert-manager.io/issuer-name: {{ include "rangelog.issuerName" .root }}
       csi.cert-manager.io/issuer-kind: {{ .root.Values.tls.issuerRef.kind }}
       csi.cert-manager.io/issuer-group: {{ .root.Values.tls.issuerRef.group }}
-      csi.cert-manager.io/uri-sans: rangelog://{{ .role }}/${POD_NAME}
-      csi.cert-manager.io/dns-names: {{ .role }}.rangelog
+      csi.cert-manager.io/uri-sans: rangelog://{{ .role }}/{{ .principal | default "${POD_NAME}" }}
+      {{- if has .role (list "pd" "range-server" "broker") }}
+      csi.cert-manager.io/dns-names: {{ join "," (concat (list (printf "%s.rangelog" .role)) (include "rangelog.hosts" . | fromJsonArray)) }}
       csi.cert-manager.io/key-usages: digital signature,key encipherment,server auth,client auth
+      {{- else }}
+      csi.cert-manager.io/key-usages: digital signature,client auth
+      {{- end }}
       csi.cert-manager.io/duration: {{ .root.Values.tls.duration }}
       csi.cert-manager.io/renew-before: {{ .root.Values.tls.renewBefore }}
       csi.cert-manager.io/fs-group: "10001"
-{{- else if and (eq $mode "certManager") (eq .role "broker") }}
-- name: tls
-  secret: { secretName: {{ .secret }}, defaultMode: 0440 }
-{{- else if eq $mode "certManager" }}
-- name: tls
+{{- else if and (ne $mode "secrets") .pods }}
+- name: {{ .volume }}
   projected:
     defaultMode: 0440
     sources:
@@ -209,5 +236,11 @@ tolerations: {{ toJson . }}
             - { key: {{ . }}, path: {{ $pod }}/{{ . }} }
             {{- end }}
       {{- end }}
+{{- else if ne $mode "none" }}
+- name: {{ .volume }}
+  secret: # with items a pod waits until the Secret has them
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }]
 {{- end }}
 {{- end }}

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pdctl.members.handing_over import lead_away, transfer
 from pdctl.members.snapshot import snapshot
 from pdctl.members.views import COLUMNS, members_view, remark
 from pdctl.output import emit_data, emit_list
@@ -125,27 +126,32 @@ def remove(session: Session, name: str, yes: bool, output: str) -> None:
 
 @pd_group.command("transfer-leader")
 @click.argument("name", required=False)
+@click.option("--away-from", metavar="NAME", help="Only if this member leads: to another one, and try for --wait-s.")
+@click.option("--wait-s", type=click.FloatRange(0, 600), default=10.0, show_default=True, help="With --away-from.")
 @output_option
 @session_of
-def transfer_leader(session: Session, name: str | None, output: str) -> None:
+def transfer_leader(session: Session, name: str | None, away_from: str | None, wait_s: float, output: str) -> None:
     """Have the leader hand over to NAME, or to the member that has most of the log.
 
-    It waits until that member has all of it, and has it take over at once. If that fails within 2 s it leads on.
+    It waits until that member has all of it, and has it take over at once. If that fails within 2 s it leads on. A placement
+    driver may ask as well, with its own certificate: --away-from is what it does before it stops.
 
     \b
     Examples:
       pdctl pd transfer-leader pd2
       pdctl pd transfer-leader
+      pdctl pd transfer-leader --away-from pd1
     """
-    from rangelog_core.net.members_client import MembersClient
-    from rangelog_proto.v1 import members_pb2 as pb
-
-    request = pb.TransferLeadershipRequest(name=name or "")
-    found = session.with_pd(lambda pd: MembersClient(pd).transfer_leadership(request, timeout_s=session.timeout_s))
-    if output == "table":
-        click.echo(f"{found.leader} leads")
+    if name and away_from:
+        raise click.UsageError("NAME and --away-from exclude each other")
+    if away_from:
+        leader = session.with_pd(lambda pd: lead_away(pd, away_from, wait_s))
     else:
-        emit_data({"leader": found.leader}, output)
+        leader = session.with_pd(lambda pd: transfer(pd, name or "", session.timeout_s))
+    if output == "table":
+        click.echo(f"{leader} leads")
+    else:
+        emit_data({"leader": leader}, output)
 
 
 # ---- inside

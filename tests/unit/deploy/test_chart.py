@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -26,6 +27,7 @@ VERSIONS = ("1.29", "1.37")
 CUSTOM_KINDS = {"Certificate", "Issuer", "ServiceMonitor", "PrometheusRule"}
 """Of operators: kubernetes-validate has no schema of them."""
 POD_OWNERS = ("StatefulSet", "Deployment")
+PROCESSES = ("pd", "range-server", "broker")
 
 
 @cache
@@ -38,9 +40,20 @@ def of_kind(name: str, *kinds: str) -> list[dict[str, Any]]:
     return [each for each in objects(name) if each["kind"] in kinds]
 
 
-def pod_specs(name: str) -> Iterator[dict[str, Any]]:
-    for each in of_kind(name, *POD_OWNERS):
-        yield each["spec"]["template"]["spec"]
+def component_of(owner: dict[str, Any]) -> str:
+    return str(owner["metadata"]["labels"]["app.kubernetes.io/component"])
+
+
+def process_owners(name: str) -> list[dict[str, Any]]:
+    """Whoever has pods with processes of rangelog: all but the keeper and the jobs."""
+    return [each for each in of_kind(name, *POD_OWNERS) if component_of(each) in PROCESSES]
+
+
+def pod_specs(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every pod, jobs' too: its component and what it is."""
+    for each in of_kind(name, *POD_OWNERS, "Job", "CronJob"):
+        spec = each["spec"].get("jobTemplate", each)["spec"]
+        yield component_of(each), spec["template"]["spec"]
 
 
 def test_every_golden_copy_is_of_this_chart() -> None:
@@ -90,18 +103,21 @@ def test_a_wrong_object_is_refused() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pods_have_no_rights(name: str) -> None:
-    """No root, no writable root file system, no token of the API, no capability, no privilege to gain."""
+    """No root, no writable root file system, no capability, no privilege to gain; only the job has a token of the API."""
     specs = list(pod_specs(name))
-    assert len(specs) >= 3
-    for spec in specs:
-        assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
+    assert len(specs) >= 4
+    for component, spec in specs:
+        assert spec["automountServiceAccountToken"] is (component == "certificates")
+        assert spec["enableServiceLinks"] is False
         assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         (container,) = spec["containers"]
         security = container["securityContext"]
         assert security["readOnlyRootFilesystem"] is True and security["allowPrivilegeEscalation"] is False
         assert security["capabilities"] == {"drop": ["ALL"]}
-        assert {"requests", "limits"} & set(container["resources"])
+        assert {"requests", "limits"} <= set(container["resources"])
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounted - {"data"} == {volume["name"] for volume in spec["volumes"]}
     for account in of_kind(name, "ServiceAccount"):
         assert account["automountServiceAccountToken"] is False
 
@@ -109,11 +125,15 @@ def test_pods_have_no_rights(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pod_may_stop_in_time_and_is_asked_for_its_state(name: str) -> None:
     """The grace time covers preStop, with time to stop; the three probes ask the metrics port by the image's own command."""
-    for spec in pod_specs(name):
+    for owner in process_owners(name):
+        spec = owner["spec"]["template"]["spec"]
         (container,) = spec["containers"]
-        command = container["lifecycle"]["preStop"]["exec"]["command"]
-        waits = int(command[-1].rpartition(" ")[2].removesuffix("s"))
-        assert spec["terminationGracePeriodSeconds"] >= waits + 30
+        if "lifecycle" not in container:
+            assert component_of(owner) == "pd" and owner["spec"]["replicas"] == 1, "nobody could take its place"
+        else:
+            command = container["lifecycle"]["preStop"]["exec"]["command"]
+            waits = sum(map(int, re.findall(r"(?:--wait|--wait-s|^) ?([0-9]+)", command[-1])))
+            assert waits and spec["terminationGracePeriodSeconds"] >= waits + 30
         for probe, asked in (("startupProbe", "live"), ("livenessProbe", "live"), ("readinessProbe", "ready")):
             assert container[probe]["exec"]["command"][:3] == ["rangelog", "healthcheck", asked]
             assert container[probe]["timeoutSeconds"] >= 5
@@ -137,12 +157,13 @@ def test_the_programs_take_their_files(name: str) -> None:
     kinds = set()
     for component, pod, keys in settings_of(name):
         kinds.add(component)
+        tls = {} if keys["insecure"] else {"tls_ca": "ca.crt", "tls_cert": "tls.crt", "tls_key": "tls.key"}
         if component == "pd":
-            PdSettings(**keys, name=pod, raft_secret="s")
+            PdSettings(**keys, **tls, name=pod, raft_secret="s")
         elif component == "range-server":
-            RangeServerSettings(**keys, name="rs-0", advertise_host="rs-0.rs")
+            RangeServerSettings(**keys, **tls, name="rs-0", advertise_host="rs-0.rs")
         else:
-            BrokerSettings(**keys, name="b-0", advertise_host="10.0.0.1")
+            BrokerSettings(**keys, **tls, name="b-0", advertise_host="10.0.0.1")
     assert kinds == {"pd", "range-server", "broker"}
 
 
@@ -153,15 +174,18 @@ def test_ports_of_files_pods_services_and_policies_are_the_same(name: str) -> No
     for component, _, keys in settings_of(name):
         listens = [value for key, value in keys.items() if key.endswith("listen") and value]
         files.setdefault(component, set()).update(int(each.rpartition(":")[2]) for each in listens)
-    for owner in of_kind(name, *POD_OWNERS):
-        component = owner["metadata"]["labels"]["app.kubernetes.io/component"]
+    for owner in process_owners(name):
+        component = component_of(owner)
         (container,) = owner["spec"]["template"]["spec"]["containers"]
         assert {port["containerPort"] for port in container["ports"]} == files[component]
     for service in of_kind(name, "Service"):
         component = service["metadata"]["labels"]["app.kubernetes.io/component"]
         assert {port["port"] for port in service["spec"]["ports"]} <= files[component]
     for policy in of_kind(name, "NetworkPolicy"):
-        component = policy["metadata"]["labels"]["app.kubernetes.io/component"]
+        component = policy["metadata"]["labels"].get("app.kubernetes.io/component", "")
+        if not component:  # of the pods that listen on nothing
+            assert policy["spec"]["ingress"] == []
+            continue
         allowed = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
         assert allowed == files[component]
 
@@ -198,11 +222,58 @@ def test_budgets_let_one_pod_of_a_kind_go_at_a_time(name: str) -> None:
     """Over all zones: a budget selects the pods of every StatefulSet of its component."""
     for owner in of_kind(name, *POD_OWNERS):
         labels = owner["spec"]["template"]["metadata"]["labels"]
-        budgets = [
-            each["spec"] for each in of_kind(name, "PodDisruptionBudget")
-            if each["spec"]["selector"]["matchLabels"].items() <= labels.items()
-        ]  # fmt: skip
-        assert [each["maxUnavailable"] for each in budgets] == [1]
+        assert [each["maxUnavailable"] for each in budgets_of(name, labels)] == [1]
+
+
+def budgets_of(name: str, labels: dict[str, str]) -> list[dict[str, Any]]:
+    """The budgets that select a pod."""
+    return [
+        each["spec"] for each in of_kind(name, "PodDisruptionBudget")
+        if each["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_keeper_decides_whether_a_range_server_is_evicted(name: str) -> None:
+    """Counted as the disruption controller does it: healthy pods beyond those that the budget wants may be evicted."""
+    pods, budget = {}, {}
+    for owner in of_kind(name, *POD_OWNERS):
+        if component_of(owner) in ("range-server", "keeper"):
+            (budget,) = budgets_of(name, owner["spec"]["template"]["metadata"]["labels"])
+            pods[owner["metadata"]["name"]] = owner["spec"]["replicas"]
+    servers, expected = sum(pods.values()) - 1, sum(pods.values())
+    assert pods["rangelog-keeper"] == 1 and servers >= 3
+
+    def may_be_evicted(ready_servers: int, *, keeper: bool) -> int:
+        return max(0, ready_servers + keeper - (expected - budget["maxUnavailable"]))
+
+    assert may_be_evicted(servers, keeper=True) == 1
+    assert may_be_evicted(servers, keeper=False) == 0
+    assert may_be_evicted(servers - 1, keeper=True) == 0
+    others = [each for each in process_owners(name) if component_of(each) != "range-server"]
+    for owner in others:
+        assert budget not in budgets_of(name, owner["spec"]["template"]["metadata"]["labels"])
+
+
+def test_the_keeper_is_ready_by_what_pdctl_says() -> None:
+    """Its probe is a command that exists, and one no is enough."""
+    (keeper,) = [each for each in of_kind("default", "Deployment") if component_of(each) == "keeper"]
+    (container,) = keeper["spec"]["template"]["spec"]["containers"]
+    probe = container["readinessProbe"]
+    assert probe["failureThreshold"] == 1 and probe["exec"]["command"][-3:] == ["server", "check-impact", "--any"]
+    assert float(probe["exec"]["command"][2]) < probe["timeoutSeconds"]
+    assert not {"livenessProbe", "lifecycle"} & set(container)
+
+
+def test_a_placement_driver_hands_its_lead_over_before_it_stops() -> None:
+    """After it was told whether it may go; and where nobody could take its place, it waits for nothing."""
+    for name in NAMES:
+        (owner,) = [each for each in process_owners(name) if component_of(each) == "pd"]
+        hook = owner["spec"]["template"]["spec"]["containers"][0].get("lifecycle")
+        assert (hook is None) == (owner["spec"]["replicas"] == 1)
+        if hook is not None:
+            _, _, script = hook["preStop"]["exec"]["command"]
+            assert script.index("server check-impact") < script.index("pd transfer-leader --away-from")
 
 
 def test_each_zone_is_pinned_and_never_updated_beside_another() -> None:
@@ -220,7 +291,7 @@ def test_each_zone_is_pinned_and_never_updated_beside_another() -> None:
 def test_each_pod_of_a_stateful_set_has_a_certificate_of_its_name() -> None:
     """rangelog://ROLE/POD and ROLE.rangelog, for servers and clients; brokers share rangelog://broker/*."""
     for name in ("default", "grown", "s3"):
-        pods = {"rangelog://broker/*"}
+        pods = {"rangelog://broker/*", "rangelog://client/rangelog-keeper"}
         for owner in of_kind(name, "StatefulSet"):
             role = owner["metadata"]["labels"]["app.kubernetes.io/component"]
             set_name = owner["metadata"]["name"]
@@ -229,8 +300,9 @@ def test_each_pod_of_a_stateful_set_has_a_certificate_of_its_name() -> None:
         assert {uri for spec in made for uri in spec["uris"]} == pods and len(made) == len(pods)
         for spec in made:
             role = spec["uris"][0].removeprefix("rangelog://").partition("/")[0]
-            assert f"{role}.rangelog" in spec["dnsNames"]
-            assert {"server auth", "client auth"} <= set(spec["usages"])
+            is_server = role in PROCESSES
+            assert "client auth" in spec["usages"] and ("server auth" in spec["usages"]) is is_server
+            assert spec.get("dnsNames", [""])[0] == (f"{role}.rangelog" if is_server else "")
 
 
 def test_scrapes_use_tls_and_the_names_that_rules_ask_for() -> None:
@@ -247,9 +319,13 @@ def test_scrapes_use_tls_and_the_names_that_rules_ask_for() -> None:
 
 
 def test_no_secret_is_in_the_chart() -> None:
-    """Secrets are named, never rendered."""
+    """Secrets are named, never rendered; but those that the job fills, empty and kept."""
     for name in NAMES:
-        assert not of_kind(name, "Secret")
+        made = of_kind(name, "Secret")
+        assert bool(made) == (name == "job")
+        for each in made:
+            assert not {"data", "stringData"} & set(each)
+            assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 # ---- values
@@ -308,6 +384,23 @@ def test_the_schema_takes_good_values(path: Path | None) -> None:
         {"topologySpread": {"zone": "Maybe"}},
         {"secrets": {"existingSecret": ""}},
         {"monitoring": {"serviceMonitor": {"enabled": "yes"}}},
+        {"tls": {"job": {"schedule": "daily"}}},
+        {"tls": {"job": {"clients": [{"secret": "x", "role": "pd", "name": "rs1"}]}}},
+        {"tls": {"job": {"clients": [{"secret": "x", "role": "admin", "name": "a/b"}]}}},
+        {"tls": {"mode": "none"}, "tokens": {"enabled": True}},
+        {"tls": {"mode": "secrets"}, "pd": {"page": {"enabled": True}}},
+        {"tokens": {"oidc": {"issuer": "https://sso.example.org", "audience": "x", "jwks": "https://sso.example.org/k"}}},
+        {"tokens": {"enabled": True, "oidc": {"issuer": "https://sso.example.org", "audience": "x"}}},
+        {"tokens": {"enabled": True, "oidc": {"issuer": "http://sso.example.org"}}},
+        {"tokens": {"enabled": True, "oidc": {"jwks": "https://sso.example.org/k"}}},
+        {"encryption": {"keys": {"secret": "a", "kmsKeyId": "alias/b"}}},
+        {"encryption": {"keys": {"dir": "/etc"}}},
+        {"trust": {"configMap": "x", "key": "a b"}},
+        {"pd": {"page": {"role": "pd"}}},
+        {"pd": {"config": {"tier_url": "s3://b/p"}}},
+        {"brokers": {"config": {"tokens": True}}},
+        {"rangeServers": {"config": {"encryption_keys_dir": "/x"}}},
+        {"budgetKeeper": {"replicas": 2}},
     ],
     ids=json.dumps,
 )  # fmt: skip

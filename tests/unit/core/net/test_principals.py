@@ -95,6 +95,7 @@ def test_every_service_has_its_roles() -> None:
         ("Operations/CheckImpact", "admin pd range-server"),
         ("Members/RemoveMember", "admin"),
         ("Members/ListMembers", "admin broker client pd range-server"),
+        ("Members/TransferLeadership", "admin pd"),
         ("Members/SaveState", "admin"),
         ("Restore/BeginRestore", "admin"),
         ("Repairs/AcceptLoss", "admin"),
