@@ -6,6 +6,7 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
+unexport PYTHONDONTWRITEBYTECODE # else each process of the tests, some thousand, compiles all that it imports: a third of its start
 TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
