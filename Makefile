@@ -6,6 +6,7 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
+unexport PYTHONDONTWRITEBYTECODE # else each process of the tests, some thousand, compiles all that it imports: a third of its start
 TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
@@ -55,7 +56,7 @@ quick: $(READY) ## house rules and unit tests alone, under a minute
 	$(PYTEST) -n 2 --dist worksteal tests/tidy tests/unit tests/scenarios
 
 unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
-	$(PYTEST) -n 2 --dist loadfile -m "not alone $(SHORT)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
 integration: $(READY) ## real processes on loopback: two files at a time, then those that measure
 	$(PYTEST) -n 2 --dist loadfile -m "not alone $(SHORT)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration

@@ -14,7 +14,7 @@ import rangelog_page
 from pdctl.session import Session
 from pdctl.top import Sample
 from rangelog.testing import FakeCluster
-from rangelog_core.errors import RoleForbids, Unavailable
+from rangelog_core.errors import InvalidArgument, RoleForbids, Unavailable
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Port, Principal, Role, roles_of_call
 from rangelog_core.rights import KIND_NAMES
@@ -302,7 +302,7 @@ async def test_a_client_sees_what_it_may_read(
 
     async def checked(_: Any, stub: Any, method: Any, request: Any, timeout_s: float) -> Any:
         if not isinstance(request, rights_pb2.CheckRightsRequest):
-            raise Unavailable("not before rights are known")
+            raise InvalidArgument("not before rights are known")  # and not asked again
         (resource,) = request.resources
         asked.append((request.principal, KIND_NAMES[resource.kind], resource.name))
         return answer

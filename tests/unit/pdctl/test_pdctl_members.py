@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rangelog_proto.v1 import members_pb2 as pb
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
@@ -27,8 +29,11 @@ def test_leadership_of_one(run: PdctlOverGrpc) -> None:
     assert "pd9 is no member" in run.fails(5, "pd", "transfer-leader", "pd9")
 
 
-def test_changes_are_refused_with_what_to_do(run: PdctlOverGrpc, member: InProcessPd) -> None:
+def test_changes_are_refused_with_what_to_do(
+    run: PdctlOverGrpc, member: InProcessPd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bad address, an unknown member, no consent; a cluster that does not know changes yet."""
+    monkeypatch.setattr("pdctl.members.pd.CALL_TIMEOUT_S", 1.0)  # it is asked again, should it come to know them
     assert "is not NAME=" in run.fails(2, "pd", "add", "pd2")
     assert "pdctl pd list" in run.fails(3, "pd", "remove", "pd9", "--yes")
     assert "--yes" in run.fails(2, "pd", "remove", "pd1")

@@ -240,7 +240,9 @@ def test_truncate(run: PdctlOverGrpc, topics: InProcessPd, tmp_path: Path, owner
         topics.ranges(shard_stream_name(1, shard_id), count)
 
     def trims() -> list[int]:
-        return [run.json("stream", "show", shard_stream_name(1, each))["trim_offset"] for each in range(2)]
+        requests = [pd_pb2.DescribeStreamRequest(name=shard_stream_name(1, each)) for each in range(2)]
+        answers = [topics.do("DescribeStream", each, pd_pb2.DescribeStreamResponse) for each in requests]
+        return [each.stream.trim_offset for each in answers]
 
     assert run.json("topic", "truncate", "t", "0=15", "1=5", "--yes", "--no-wait")["state"] == "truncating"
     assert trims() == [0, 0], "no snapshot has the producers of what goes"
