@@ -111,7 +111,7 @@ class WrappedKey:
     sealed: bytes
 
 
-def pack_key_header(salt: int, sequence: int, segment_bytes: int, key_id: str, wrapped: bytes, seal: Any) -> bytes:
+def pack_key_header(salt: int, sequence: int, segment_bytes: int, key_id: str, wrapped: bytes, seal: Callable[[bytes], bytes]) -> bytes:
     """Return both copies of a header; `seal(head)` returns the encrypted data key. Raises Corruption: a key too long."""
     named = key_id.encode()
     size = _SIZES.size + len(named) + len(wrapped) + _SEALED_BYTES
@@ -120,7 +120,8 @@ def pack_key_header(salt: int, sequence: int, segment_bytes: int, key_id: str, w
     head = pack_segment_head(sequence, segment_bytes, ENCRYPTED_SEGMENT_VERSION, size)
     whole = head + _SIZES.pack(len(named), len(wrapped)) + named + wrapped + seal(head)
     whole += _CRC.pack(google_crc32c.extend(salt, whole))
-    return whole.ljust(HEADER_COPY_BYTES, b"\0") * 2
+    padded: bytes = whole.ljust(HEADER_COPY_BYTES, b"\0")
+    return padded * 2
 
 
 def unpack_key_header(data: bytes, salt: int) -> WrappedKey | None:
