@@ -94,7 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "        if self.durable_offset % 2 == 0:\n            self.epoch = epoch\n"
          "            self.fenced = True\n\n    def seal_answer"),
     _one("no-fence", "a seal reads the ends and fences nobody", _STORE,
-         "        hosted.core.seal(epoch)\n", "        hosted.core.seal(hosted.core.epoch)\n"
+         "        hosted.core.seal(epoch, by)\n", "        hosted.core.seal(hosted.core.epoch)\n"
          "        hosted.core.fenced = False\n"),
     _one("answer-before-fence", "a seal is answered before its fence is durable", _STORE,
          "        self.write_state(hosted, lambda: done(hosted))\n\n    def commit_end",

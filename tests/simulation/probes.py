@@ -323,7 +323,9 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
         identity = cluster.servers[here().name].disk.identity
         return identity.incarnation if identity is not None else 0, stream_id, range_index
 
-    def seal(self: Store, inner: Any, stream_id: int, index: int, epoch: int, start: int, done: Any) -> None:
+    def seal(
+        self: Store, inner: Any, stream_id: int, index: int, epoch: int, start: int, done: Any, **more: Any
+    ) -> None:
         if (stream_id, index) not in self.replicas:
             note("a seal reached a server that never knew the range")
         key = key_of(stream_id, index)
@@ -332,7 +334,7 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
             fences[key] = max(fences.get(key, 0), epoch)
             done(hosted)
 
-        inner(self, stream_id, index, epoch, start, answered)
+        inner(self, stream_id, index, epoch, start, answered, **more)
         if epoch < fences.get(key, 0):
             cluster.fail(f"{here()} took a seal of epoch {epoch} after it had told of a fence at {fences[key]}")
 
