@@ -11,7 +11,7 @@ TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help install demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm proto lock clean
+	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto lock clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -158,6 +158,17 @@ $(HELM_PROGRAM):
 helm: $(READY) $(HELM_PROGRAM) ## the chart by helm itself (needs Go, once): lint, renderings, golden copies; write these: UPDATE=1
 	$(PY) tools/helm_golden.py --helm $(HELM_PROGRAM) $(if $(UPDATE),--update)
 	$(PYTEST) tests/unit/deploy/test_chart.py
+
+KUBE_APISERVER := build/bin/kube-apiserver
+KUBE_VERSION := -X k8s.io/component-base/version.gitVersion=v1.31.4 -X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=31
+
+$(KUBE_APISERVER):
+	@command -v go >/dev/null || { echo "make kubernetes: Go is needed, to build an API server of Kubernetes"; exit 1; }
+	cd tools/kube_apiserver && go build -ldflags "$(KUBE_VERSION)" -o $(CURDIR)/$(KUBE_APISERVER) .
+
+kubernetes: $(READY) $(HELM_PROGRAM) $(KUBE_APISERVER) ## the chart by a real API server (needs Go, half an hour once, and etcd): installed, upgraded, denied
+	$(PYTEST) tests/integration/test_chart_api_server.py
 
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py

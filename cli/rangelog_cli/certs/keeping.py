@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from rangelog_cli.certs.making import BACKDATED, Pair, make_authority, make_certificate, names_of, prolong_authority
-from rangelog_cli.certs.secret_plan import Plan, Wanted
+from rangelog_cli.certs.secret_plan import CertificatePlan, WantedCertificate
 from rangelog_core.errors import ConfigInvalid, PreconditionFailed
 
 CA, CERTIFICATE, KEY, PREVIOUS = "ca.crt", "tls.crt", "tls.key", "previous.crt"
@@ -26,7 +26,7 @@ Data = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SecretChange:
     """What a Secret is to have, and why."""
 
     data: Data
@@ -42,7 +42,9 @@ class Trust:
     bundle: bytes
 
 
-def keep_authority(plan: Plan, held: Data, leaves: Iterable[Data], now: datetime) -> tuple[Trust, Change | None]:
+def keep_authority(
+    plan: CertificatePlan, held: Data, leaves: Iterable[Data], now: datetime
+) -> tuple[Trust, SecretChange | None]:
     """Return the authority of a plan, and what its Secret is to have, None where that is there.
 
     `leaves`: what the plan's other Secrets have. Raises ConfigInvalid: it is damaged; PreconditionFailed: it is gone,
@@ -70,21 +72,23 @@ def keep_authority(plan: Plan, held: Data, leaves: Iterable[Data], now: datetime
     if PREVIOUS in held:
         data[PREVIOUS] = held[PREVIOUS]
     trust = Trust(signer, previous, bundle)
-    return trust, None if data == dict(held) else Change(data, why or "wrote down whom to trust")
+    return trust, None if data == dict(held) else SecretChange(data, why or "wrote down whom to trust")
 
 
-def keep_certificate(plan: Plan, wanted: Wanted, held: Data, trust: Trust, now: datetime) -> Change | None:
+def keep_certificate(
+    plan: CertificatePlan, wanted: WantedCertificate, held: Data, trust: Trust, now: datetime
+) -> SecretChange | None:
     """Return what a Secret is to have, None where that is there. Raises InvalidArgument: a host is no name."""
     why = _why_renew(plan, wanted, held, trust, now)
     if why:
         made = make_certificate(trust.signer, wanted.principal, now, plan.lifetime, wanted.hosts)
-        return Change({CA: trust.bundle, CERTIFICATE: made.certificate_pem, KEY: made.key_pem}, f"issued: {why}")
+        return SecretChange({CA: trust.bundle, CERTIFICATE: made.certificate_pem, KEY: made.key_pem}, f"issued: {why}")
     if held.get(CA) != trust.bundle:
-        return Change({**held, CA: trust.bundle}, "trusts other authorities now")
+        return SecretChange({**held, CA: trust.bundle}, "trusts other authorities now")
     return None
 
 
-def _why_renew(plan: Plan, wanted: Wanted, held: Data, trust: Trust, now: datetime) -> str:
+def _why_renew(plan: CertificatePlan, wanted: WantedCertificate, held: Data, trust: Trust, now: datetime) -> str:
     """Return why a certificate has to be issued, "" where it is good."""
     if not held.get(CERTIFICATE) or not held.get(KEY):
         return "there was none"

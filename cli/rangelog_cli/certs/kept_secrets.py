@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rangelog_cli.certs.keeping import keep_authority, keep_certificate
 from rangelog_cli.certs.kubernetes_api import Secret
-from rangelog_cli.certs.secret_plan import Plan
+from rangelog_cli.certs.secret_plan import CertificatePlan
 from rangelog_core.errors import PreconditionFailed
 
 TRIES = 5
@@ -34,7 +34,7 @@ class _Changed(Exception):
     """Somebody else wrote."""
 
 
-def keep_secrets(secrets: Secrets, plan: Plan, show: Callable[[str], None]) -> int:
+def keep_secrets(secrets: Secrets, plan: CertificatePlan, show: Callable[[str], None]) -> int:
     """Have every Secret of a plan hold what it should; return how many were changed. `show` gets a line for each.
 
     Raises PreconditionFailed: others write all the time, or the authority is gone; and as `read` and `write`.
@@ -62,7 +62,7 @@ def keep_secrets(secrets: Secrets, plan: Plan, show: Callable[[str], None]) -> i
     return changed
 
 
-def _keep(secrets: Secrets, plan: Plan, write: Callable[[Secret, Mapping[str, bytes], str], None]) -> None:
+def _keep(secrets: Secrets, plan: CertificatePlan, write: Callable[[Secret, Mapping[str, bytes], str], None]) -> None:
     held = {each.secret: secrets.read(each.secret) for each in plan.certificates}
     authority = secrets.read(plan.authority)
     now = datetime.now(UTC)

@@ -28,7 +28,7 @@ _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCertificate:
     """One Secret: a principal's certificate, key, and the authorities to trust."""
 
     secret: str
@@ -37,16 +37,16 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CertificatePlan:
     """What `rangelog certs secrets` keeps. `authority`: the Secret of the authority, which no pod mounts."""
 
     authority: str
-    certificates: tuple[Wanted, ...]
+    certificates: tuple[WantedCertificate, ...]
     lifetime: timedelta
     renew_before: timedelta
 
 
-def parse_plan(text: bytes) -> Plan:
+def parse_plan(text: bytes) -> CertificatePlan:
     """Return the plan in a JSON document. Raises ConfigInvalid.
 
     Example:
@@ -63,7 +63,7 @@ def parse_plan(text: bytes) -> Plan:
     listed = found["certificates"]
     if not isinstance(listed, list) or len(listed) > CERTIFICATES_MAX:
         raise ConfigInvalid(f"certificates of the plan is not a list of at most {CERTIFICATES_MAX:,}")
-    plan = Plan(
+    plan = CertificatePlan(
         authority=_secret(found["authority"]),
         certificates=tuple(_wanted(each) for each in listed),
         lifetime=_duration(found, "duration"),
@@ -80,7 +80,7 @@ def parse_plan(text: bytes) -> Plan:
     return plan
 
 
-def _wanted(each: Any) -> Wanted:
+def _wanted(each: Any) -> WantedCertificate:
     _check_keys(each, "a certificate of the plan", {"secret", "role", "name", "hosts"})
     secret, hosts = _secret(each["secret"]), each["hosts"]
     if not isinstance(hosts, list) or len(hosts) > HOSTS_MAX or not all(isinstance(host, str) for host in hosts):
@@ -90,7 +90,7 @@ def _wanted(each: Any) -> Wanted:
     try:
         principal = parse_principal(each["role"], each["name"])
         names_of(principal, hosts)
-        return Wanted(secret, principal, tuple(hosts))
+        return WantedCertificate(secret, principal, tuple(hosts))
     except RangelogError as error:
         raise ConfigInvalid(f"Secret {secret}: {error.message}") from error
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangelog_cli.certs.secret_plan import Plan, parse_plan
+from rangelog_cli.certs.secret_plan import CertificatePlan, parse_plan
 from rangelog_cli.main import cli
 from tests.unit.deploy.test_chart import NAMES, component_of, objects, of_kind, pod_specs, process_owners, settings_of
 
 NAME = "job"
 
 
-def plan() -> Plan:
+def plan() -> CertificatePlan:
     (found,) = [each for each in of_kind(NAME, "ConfigMap") if "plan.json" in each.get("data", {})]
     return parse_plan(found["data"]["plan.json"].encode())
 
