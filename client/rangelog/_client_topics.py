@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, overload
 
 from rangelog._append.serializing import Serializers
+from rangelog._consume.deserializing import shard_deserializer
 from rangelog._consume.group import GroupMember
 from rangelog._consume.group_calls import GroupCalls
 from rangelog._consume.group_records import GroupListener
@@ -20,7 +21,6 @@ from rangelog._produce.producer import TopicProducer
 from rangelog._produce.serializing import SerializingProducer
 from rangelog._produce.wire import StageWire
 from rangelog._read.cold import ColdReader, ColdStores
-from rangelog._read.deserializing import shard_deserializer
 from rangelog._read.reader import Reader, Start
 from rangelog._read.stream_watches import StreamWatches
 from rangelog._table.table import Table

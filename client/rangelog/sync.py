@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rangelog import _client
 from rangelog._append.serializing import Serializers
+from rangelog._consume.deserializing import shard_deserializer
 from rangelog._consume.group import GroupMember as AsyncGroupMember
 from rangelog._consume.group_records import GroupListener
 from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
-from rangelog._read.deserializing import shard_deserializer
 from rangelog._read.reader import Start
 from rangelog._stream_info import StreamInfo
 from rangelog._sync_cursors import CursorReader, StreamCursors

@@ -166,7 +166,7 @@ def _show(described: dict[str, Any]) -> None:
             field("MODE", "mode"),
             field("ADDRESS", "data_address"),
             field("REPLICAS", "replica_count"),
-            field("USED", "used_bytes", show_bytes),
+            field("LOG ON DISK", "used_bytes", show_bytes),
         ],
         empty="no range server is registered",
     )

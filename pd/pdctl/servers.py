@@ -18,7 +18,7 @@ _COLUMNS = [
     field("ZONE", "zone", lambda zone: zone or "-"),
     field("ADDRESS", "data_address"),
     field("REPLICAS", "replica_count"),
-    field("USED", "used_bytes", show_bytes),
+    field("LOG ON DISK", "used_bytes", show_bytes),
     field("LAST HEARTBEAT", "last_heartbeat_ms", show_time),
 ]
 

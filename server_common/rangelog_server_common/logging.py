@@ -49,6 +49,7 @@ def log_to_stderr(role: str, name: str, *, log_format: LogFormat = "auto", secre
             _identify(role, name),
             structlog.processors.format_exc_info,
             keep,
+            _in_order,
             _renderer(log_format),
             lambda _logger, _method, line: masked(str(line)),
         ],
@@ -64,6 +65,11 @@ def _renderer(log_format: LogFormat) -> structlog.typing.Processor:
     if log_format == "auto" and sys.stderr.isatty():
         return structlog.dev.ConsoleRenderer()
     return structlog.processors.JSONRenderer(ensure_ascii=False)
+
+
+def _in_order(_logger: Any, _method: str, event: Any) -> Any:
+    """What every line has comes first, so that lines can be read one below the other."""
+    return {key: event[key] for key in _FIRST_KEYS if key in event} | event
 
 
 class _NamedLogger(structlog.PrintLogger):

@@ -102,12 +102,9 @@ class GroupMember:
         self._core = MemberCore()
         self._woken = asyncio.Event()
         self._feeds = ShardFeeds(
-            shards.reader,
-            woken=self._woken,
-            found_end=self._found_end,
-            skipped=self._skipped,
+            shards.reader, woken=self._woken, found_end=self._found_end, skipped=self._skipped,
             skips_trimmed=skip_trimmed,
-        )
+        )  # fmt: skip
         self._membership = Membership(
             calls,
             shards,

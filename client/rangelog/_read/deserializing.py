@@ -7,18 +7,17 @@ read again; no record behind it is lost: of a poll those before it are returned 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.record import Record
 
 Deserialize = Callable[[Record], Record]
-_R = TypeVar("_R")
 
 
 def deserializer(key: Callable[[bytes], Any] | None, value: Callable[[bytes], Any] | None) -> Deserialize | None:
     """Return the function that makes a record's key and value; None: there is nothing to make. Raises InvalidArgument."""
-    if not _any_of(key, value):
+    if not any_of(key, value):
         return None
 
     def deserialize(record: Record) -> Record:
@@ -34,26 +33,7 @@ def deserializer(key: Callable[[bytes], Any] | None, value: Callable[[bytes], An
     return deserialize
 
 
-def shard_deserializer(
-    key: Callable[[bytes], Any] | None, value: Callable[[bytes], Any] | None
-) -> Callable[[_R], _R] | None:
-    """Return the function for records of topics, which say their shard; None: there is nothing to make. Raises as above."""
-    if not _any_of(key, value):
-        return None
-
-    def deserialize(record: Any) -> Any:
-        try:
-            made_key = record.key if key is None or record.key is None else key(record.key)
-            made_value = record.value if value is None else value(record.value)
-        except Exception as error:
-            error.add_note(f"of the record at offset {record.offset} of shard {record.shard_id}")
-            raise
-        return record._replace(key=made_key, value=made_value)
-
-    return deserialize
-
-
-def _any_of(key: object, value: object) -> bool:
+def any_of(key: object, value: object) -> bool:
     """Whether there is a function. Raises InvalidArgument for what is none."""
     for name, each in (("key_deserializer", key), ("value_deserializer", value)):
         if each is not None and not callable(each):

@@ -43,6 +43,7 @@ def test_json(log_format: str) -> None:
     assert [each["level"] for each in found] == ["info", "info", "warning", "error"]
     assert found[0]["url"] == "https://x?token=***" and found[0]["timestamp"].endswith("Z")
     assert "ValueError: ***" in found[3]["exception"]
+    assert {tuple(each)[:6] for each in found} == {("timestamp", "level", "role", "process", "logger", "event")}
 
 
 def test_logfmt() -> None:
