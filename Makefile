@@ -58,8 +58,8 @@ quick: $(READY) ## house rules and unit tests alone, under a minute
 unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
-integration: $(READY) ## real processes on loopback: two files at a time, then those that measure
-	$(PYTEST) -n 2 --dist loadfile -m "not alone $(SHORT)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration
+integration: $(READY) ## real processes on loopback: two files at a time, the longest first, then those that measure
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration
 	$(PYTEST) -m "alone $(SHORT)" tests/integration
 
 spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without Spark: two files at a time, the longest first
