@@ -53,7 +53,7 @@ ENCRYPTION: tuple[Mutant, ...] = (
         "key-of-everybody",
         "a key that all users of a machine may read is used",
         _KEYS,
-        "        if told.st_mode & 0o077:\n",
+        "        if is_open_to_others(told):\n",
         "        if False:\n",
         _KEYS_TEST,
     ),

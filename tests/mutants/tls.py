@@ -48,7 +48,7 @@ TLS: tuple[Mutant, ...] = (
     .and_also(_TLS, "        rehearse(config.cert, config.key, config.ca, as_server=False)\n", ""),
     rare("tls-waits-for-ever", "a silent connection holds its place", _PEERS,
          '"ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S', '"ssl_handshake_timeout": 60.0', _PORTS),
-    rare("tls-not-backdated", "a clock that is a minute behind refuses a new certificate", "rangelog_cli.certs.authority",
+    rare("tls-not-backdated", "a clock that is a minute behind refuses a new certificate", "rangelog_cli.certs.making",
          "        .not_valid_before(now - BACKDATED)\n", "        .not_valid_before(now)\n", _FILES),
     rare("probe-believes-a-neighbour", "a healthy process at the same port keeps a dead one alive", "rangelog_cli.healthcheck",
          "    if own is not None and own.role in SERVER_ROLES and peer != own:\n", "    if False:\n",
