@@ -111,7 +111,9 @@ class WrappedKey:
     sealed: bytes
 
 
-def pack_key_header(salt: int, sequence: int, segment_bytes: int, key_id: str, wrapped: bytes, seal: Callable[[bytes], bytes]) -> bytes:
+def pack_key_header(
+    salt: int, sequence: int, segment_bytes: int, key_id: str, wrapped: bytes, seal: Callable[[bytes], bytes]
+) -> bytes:
     """Return both copies of a header; `seal(head)` returns the encrypted data key. Raises Corruption: a key too long."""
     named = key_id.encode()
     size = _SIZES.size + len(named) + len(wrapped) + _SEALED_BYTES
