@@ -28,7 +28,7 @@ _USAGE_COLUMNS = [
 _LOG_COLUMNS = [
     field("SERVER", "server"),
     ("KEY", lambda row: row["key_id"] or ("-" if row["problem"] == _SILENT else "(in clear)")),
-    field("SEGMENTS", "segment_count"),
+    field("FILES", "file_count"),
     field("SIZE", "size_bytes", show_bytes),
     field("PROBLEM", "problem"),
 ]
@@ -162,13 +162,13 @@ async def _log_usage(session: Session, pd: Any) -> list[dict[str, Any]]:
     for server in sorted(sample.servers, key=lambda each: str(each.name)):
         status = sample.statuses.get(server.name)
         if status is None:
-            rows.append({"server": server.name, "key_id": "", "segment_count": 0, "size_bytes": 0, "problem": _SILENT})
+            rows.append({"server": server.name, "key_id": "", "file_count": 0, "size_bytes": 0, "problem": _SILENT})
             continue
         rows += [
             {
                 "server": server.name,
                 "key_id": each.key_id,
-                "segment_count": each.segment_count,
+                "file_count": each.file_count,
                 "size_bytes": each.size_bytes,
                 "problem": status.log_key_problem,
             }

@@ -94,7 +94,7 @@ class ControlPlane(RangeServerServicer):
             fetched_bytes=counts.fetch_bytes_memory + counts.fetch_bytes_disk,
             pending_bytes=wal.pending_bytes,
             log_keys=[
-                pb.LogKeyUse(key_id=key_id, segment_count=count, size_bytes=count * wal.segment_bytes)
+                pb.LogKeyUse(key_id=key_id, file_count=count, size_bytes=count * wal.segment_bytes)
                 for key_id, count in sorted(wal.keys_in_use().items())
             ],
             log_key_problem=wal.keys.problem,

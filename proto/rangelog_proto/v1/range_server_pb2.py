@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rangelog_proto.v1 import pd_pb2 as rangelog__proto_dot_v1_dot_pd__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$rangelog_proto/v1/range_server.proto\x12\x0brangelog.v1\x1a\x1arangelog_proto/v1/pd.proto\"\x12\n\x10GetStatusRequest\"\x99\x04\n\x11GetStatusResponse\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0c\n\x04\x62oot\x18\x03 \x01(\x04\x12\x14\n\x0c\x64\x61ta_address\x18\x04 \x01(\t\x12\x0f\n\x07log_end\x18\x05 \x01(\x04\x12\x12\n\nused_bytes\x18\x06 \x01(\x04\x12\x15\n\rreplica_count\x18\x07 \x01(\r\x12\x18\n\x10\x63onnection_count\x18\x08 \x01(\r\x12\x13\n\x0b\x66lush_count\x18\t \x01(\x04\x12\x16\n\x0e\x61ppended_bytes\x18\n \x01(\x04\x12\x12\n\nregistered\x18\x0b \x01(\x08\x12\x0f\n\x07version\x18\x0c \x01(\t\x12\x0f\n\x07wall_ms\x18\r \x01(\x03\x12\x17\n\x0f\x64isk_free_bytes\x18\x0e \x01(\x04\x12\x18\n\x10\x64isk_total_bytes\x18\x0f \x01(\x04\x12\x16\n\x0e\x63\x61pacity_bytes\x18\x10 \x01(\x04\x12\x13\n\x0blog_problem\x18\x11 \x01(\t\x12\x14\n\x0c\x61ppend_count\x18\x12 \x01(\x04\x12\x1b\n\x13\x61ppend_record_count\x18\x13 \x01(\x04\x12\x15\n\rfetched_bytes\x18\x14 \x01(\x04\x12\x15\n\rpending_bytes\x18\x15 \x01(\x04\x12(\n\x08log_keys\x18\x16 \x03(\x0b\x32\x16.rangelog.v1.LogKeyUse\x12\x17\n\x0flog_key_problem\x18\x17 \x01(\t\"F\n\tLogKeyUse\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\r\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\"g\n\x13ListReplicasRequest\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x16\n\x0ewithout_writer\x18\x04 \x01(\x08\"]\n\x14ListReplicasResponse\x12,\n\x08replicas\x18\x01 \x03(\x0b\x32\x1a.rangelog.v1.ReplicaReport\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xaf\x01\n\nBatchPlace\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x14\n\x0clength_bytes\x18\x03 \x01(\r\x12\x0b\n\x03\x63rc\x18\x04 \x01(\r\x12\x18\n\x10timestamp_ms_min\x18\x05 \x01(\x03\x12\x18\n\x10timestamp_ms_max\x18\x06 \x01(\x03\x12\x10\n\x08log_file\x18\x07 \x01(\r\x12\x14\n\x0clog_position\x18\x08 \x01(\x04\"Z\n\x12LocateBatchRequest\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04last\x18\x04 \x01(\x08\"\x94\x01\n\x13LocateBatchResponse\x12+\n\x07replica\x18\x01 \x01(\x0b\x32\x1a.rangelog.v1.ReplicaReport\x12&\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x17.rangelog.v1.BatchPlace\x12\x18\n\x10writer_connected\x18\x03 \x01(\x08\x12\x0e\n\x06writer\x18\x04 \x01(\t\"\x86\x01\n\x12ListBatchesRequest\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x04\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x0c\n\x04read\x18\x06 \x01(\x08\"\xa7\x01\n\x13ListBatchesResponse\x12+\n\x07replica\x18\x01 \x01(\x0b\x32\x1a.rangelog.v1.ReplicaReport\x12&\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x15.rangelog.v1.BatchSum\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x16\n\x0eproblem_offset\x18\x04 \x01(\x04\x12\x12\n\nread_bytes\x18\x05 \x01(\x04\"Q\n\x08\x42\x61tchSum\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0b\n\x03\x63rc\x18\x03 \x01(\r\x12\x14\n\x0clength_bytes\x18\x04 \x01(\r2\xd2\x02\n\x0bRangeServer\x12J\n\tGetStatus\x12\x1d.rangelog.v1.GetStatusRequest\x1a\x1e.rangelog.v1.GetStatusResponse\x12S\n\x0cListReplicas\x12 .rangelog.v1.ListReplicasRequest\x1a!.rangelog.v1.ListReplicasResponse\x12P\n\x0bLocateBatch\x12\x1f.rangelog.v1.LocateBatchRequest\x1a .rangelog.v1.LocateBatchResponse\x12P\n\x0bListBatches\x12\x1f.rangelog.v1.ListBatchesRequest\x1a .rangelog.v1.ListBatchesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$rangelog_proto/v1/range_server.proto\x12\x0brangelog.v1\x1a\x1arangelog_proto/v1/pd.proto\"\x12\n\x10GetStatusRequest\"\x99\x04\n\x11GetStatusResponse\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0c\n\x04\x62oot\x18\x03 \x01(\x04\x12\x14\n\x0c\x64\x61ta_address\x18\x04 \x01(\t\x12\x0f\n\x07log_end\x18\x05 \x01(\x04\x12\x12\n\nused_bytes\x18\x06 \x01(\x04\x12\x15\n\rreplica_count\x18\x07 \x01(\r\x12\x18\n\x10\x63onnection_count\x18\x08 \x01(\r\x12\x13\n\x0b\x66lush_count\x18\t \x01(\x04\x12\x16\n\x0e\x61ppended_bytes\x18\n \x01(\x04\x12\x12\n\nregistered\x18\x0b \x01(\x08\x12\x0f\n\x07version\x18\x0c \x01(\t\x12\x0f\n\x07wall_ms\x18\r \x01(\x03\x12\x17\n\x0f\x64isk_free_bytes\x18\x0e \x01(\x04\x12\x18\n\x10\x64isk_total_bytes\x18\x0f \x01(\x04\x12\x16\n\x0e\x63\x61pacity_bytes\x18\x10 \x01(\x04\x12\x13\n\x0blog_problem\x18\x11 \x01(\t\x12\x14\n\x0c\x61ppend_count\x18\x12 \x01(\x04\x12\x1b\n\x13\x61ppend_record_count\x18\x13 \x01(\x04\x12\x15\n\rfetched_bytes\x18\x14 \x01(\x04\x12\x15\n\rpending_bytes\x18\x15 \x01(\x04\x12(\n\x08log_keys\x18\x16 \x03(\x0b\x32\x16.rangelog.v1.LogKeyUse\x12\x17\n\x0flog_key_problem\x18\x17 \x01(\t\"C\n\tLogKeyUse\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x12\n\nfile_count\x18\x02 \x01(\r\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\"g\n\x13ListReplicasRequest\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x16\n\x0ewithout_writer\x18\x04 \x01(\x08\"]\n\x14ListReplicasResponse\x12,\n\x08replicas\x18\x01 \x03(\x0b\x32\x1a.rangelog.v1.ReplicaReport\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xaf\x01\n\nBatchPlace\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x14\n\x0clength_bytes\x18\x03 \x01(\r\x12\x0b\n\x03\x63rc\x18\x04 \x01(\r\x12\x18\n\x10timestamp_ms_min\x18\x05 \x01(\x03\x12\x18\n\x10timestamp_ms_max\x18\x06 \x01(\x03\x12\x10\n\x08log_file\x18\x07 \x01(\r\x12\x14\n\x0clog_position\x18\x08 \x01(\x04\"Z\n\x12LocateBatchRequest\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04last\x18\x04 \x01(\x08\"\x94\x01\n\x13LocateBatchResponse\x12+\n\x07replica\x18\x01 \x01(\x0b\x32\x1a.rangelog.v1.ReplicaReport\x12&\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x17.rangelog.v1.BatchPlace\x12\x18\n\x10writer_connected\x18\x03 \x01(\x08\x12\x0e\n\x06writer\x18\x04 \x01(\t\"\x86\x01\n\x12ListBatchesRequest\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x04\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x0c\n\x04read\x18\x06 \x01(\x08\"\xa7\x01\n\x13ListBatchesResponse\x12+\n\x07replica\x18\x01 \x01(\x0b\x32\x1a.rangelog.v1.ReplicaReport\x12&\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x15.rangelog.v1.BatchSum\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x16\n\x0eproblem_offset\x18\x04 \x01(\x04\x12\x12\n\nread_bytes\x18\x05 \x01(\x04\"Q\n\x08\x42\x61tchSum\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0b\n\x03\x63rc\x18\x03 \x01(\r\x12\x14\n\x0clength_bytes\x18\x04 \x01(\r2\xd2\x02\n\x0bRangeServer\x12J\n\tGetStatus\x12\x1d.rangelog.v1.GetStatusRequest\x1a\x1e.rangelog.v1.GetStatusResponse\x12S\n\x0cListReplicas\x12 .rangelog.v1.ListReplicasRequest\x1a!.rangelog.v1.ListReplicasResponse\x12P\n\x0bLocateBatch\x12\x1f.rangelog.v1.LocateBatchRequest\x1a .rangelog.v1.LocateBatchResponse\x12P\n\x0bListBatches\x12\x1f.rangelog.v1.ListBatchesRequest\x1a .rangelog.v1.ListBatchesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,23 +37,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSRESPONSE']._serialized_start=102
   _globals['_GETSTATUSRESPONSE']._serialized_end=639
   _globals['_LOGKEYUSE']._serialized_start=641
-  _globals['_LOGKEYUSE']._serialized_end=711
-  _globals['_LISTREPLICASREQUEST']._serialized_start=713
-  _globals['_LISTREPLICASREQUEST']._serialized_end=816
-  _globals['_LISTREPLICASRESPONSE']._serialized_start=818
-  _globals['_LISTREPLICASRESPONSE']._serialized_end=911
-  _globals['_BATCHPLACE']._serialized_start=914
-  _globals['_BATCHPLACE']._serialized_end=1089
-  _globals['_LOCATEBATCHREQUEST']._serialized_start=1091
-  _globals['_LOCATEBATCHREQUEST']._serialized_end=1181
-  _globals['_LOCATEBATCHRESPONSE']._serialized_start=1184
-  _globals['_LOCATEBATCHRESPONSE']._serialized_end=1332
-  _globals['_LISTBATCHESREQUEST']._serialized_start=1335
-  _globals['_LISTBATCHESREQUEST']._serialized_end=1469
-  _globals['_LISTBATCHESRESPONSE']._serialized_start=1472
-  _globals['_LISTBATCHESRESPONSE']._serialized_end=1639
-  _globals['_BATCHSUM']._serialized_start=1641
-  _globals['_BATCHSUM']._serialized_end=1722
-  _globals['_RANGESERVER']._serialized_start=1725
-  _globals['_RANGESERVER']._serialized_end=2063
+  _globals['_LOGKEYUSE']._serialized_end=708
+  _globals['_LISTREPLICASREQUEST']._serialized_start=710
+  _globals['_LISTREPLICASREQUEST']._serialized_end=813
+  _globals['_LISTREPLICASRESPONSE']._serialized_start=815
+  _globals['_LISTREPLICASRESPONSE']._serialized_end=908
+  _globals['_BATCHPLACE']._serialized_start=911
+  _globals['_BATCHPLACE']._serialized_end=1086
+  _globals['_LOCATEBATCHREQUEST']._serialized_start=1088
+  _globals['_LOCATEBATCHREQUEST']._serialized_end=1178
+  _globals['_LOCATEBATCHRESPONSE']._serialized_start=1181
+  _globals['_LOCATEBATCHRESPONSE']._serialized_end=1329
+  _globals['_LISTBATCHESREQUEST']._serialized_start=1332
+  _globals['_LISTBATCHESREQUEST']._serialized_end=1466
+  _globals['_LISTBATCHESRESPONSE']._serialized_start=1469
+  _globals['_LISTBATCHESRESPONSE']._serialized_end=1636
+  _globals['_BATCHSUM']._serialized_start=1638
+  _globals['_BATCHSUM']._serialized_end=1719
+  _globals['_RANGESERVER']._serialized_start=1722
+  _globals['_RANGESERVER']._serialized_end=2060
 # @@protoc_insertion_point(module_scope)

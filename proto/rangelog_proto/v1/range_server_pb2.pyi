@@ -62,14 +62,14 @@ class GetStatusResponse(_message.Message):
     def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., log_end: _Optional[int] = ..., used_bytes: _Optional[int] = ..., replica_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., flush_count: _Optional[int] = ..., appended_bytes: _Optional[int] = ..., registered: bool = ..., version: _Optional[str] = ..., wall_ms: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_problem: _Optional[str] = ..., append_count: _Optional[int] = ..., append_record_count: _Optional[int] = ..., fetched_bytes: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., log_keys: _Optional[_Iterable[_Union[LogKeyUse, _Mapping]]] = ..., log_key_problem: _Optional[str] = ...) -> None: ...
 
 class LogKeyUse(_message.Message):
-    __slots__ = ("key_id", "segment_count", "size_bytes")
+    __slots__ = ("key_id", "file_count", "size_bytes")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
-    SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     key_id: str
-    segment_count: int
+    file_count: int
     size_bytes: int
-    def __init__(self, key_id: _Optional[str] = ..., segment_count: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, key_id: _Optional[str] = ..., file_count: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class ListReplicasRequest(_message.Message):
     __slots__ = ("stream_id", "page_size", "page_token", "without_writer")

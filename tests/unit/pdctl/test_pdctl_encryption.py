@@ -93,7 +93,7 @@ def test_what_uses_a_key(run: PdctlOverGrpc, member: InProcessPd) -> None:
 
 def test_which_keys_the_logs_need(run: PdctlOverGrpc, member: InProcessPd, monkeypatch: pytest.MonkeyPatch) -> None:
     """By server and key; one that does not answer may need any, so the exit code says it."""
-    uses = [range_server_pb2.LogKeyUse(key_id=each, segment_count=2, size_bytes=128) for each in ("", "k1")]
+    uses = [range_server_pb2.LogKeyUse(key_id=each, file_count=2, size_bytes=128) for each in ("", "k1")]
     told = {"rs1": range_server_pb2.GetStatusResponse(log_keys=uses, log_key_problem="k2 cannot be asked for")}
 
     async def take_sample(session: Any, pd: Any) -> Sample:
@@ -103,7 +103,7 @@ def test_which_keys_the_logs_need(run: PdctlOverGrpc, member: InProcessPd, monke
     monkeypatch.setattr(top, "take_sample", take_sample)
     assert run.json("encryption", "log-usage") == []
     member.register("rs1")
-    row = {"server": "rs1", "segment_count": 2, "size_bytes": 128, "problem": "k2 cannot be asked for"}
+    row = {"server": "rs1", "file_count": 2, "size_bytes": 128, "problem": "k2 cannot be asked for"}
     assert run.json("encryption", "log-usage") == [row | {"key_id": ""}, row | {"key_id": "k1"}]
     member.register("rs2")
     silent = run("encryption", "log-usage")
