@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import hatch_build
 from rangelog_broker.settings import BrokerSettings
 from rangelog_cli.main import cli
 from rangelog_cli.servers import BROKER_ENV_PREFIX, PD_ENV_PREFIX, SERVER_ENV_PREFIX
+from rangelog_core.net.tls import Certificates, TlsConfig
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.settings import load_settings
@@ -25,6 +27,7 @@ from tools import image_requirements, package_sizes
 ROOT = Path(__file__).resolve().parents[3]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+COMPOSE_TLS: dict[str, Any] = yaml.safe_load((ROOT / "compose.tls.yaml").read_text())
 PROCESSES = [
     name for name, service in COMPOSE["services"].items() if "command" in service and service["image"] == "rangelog"
 ]
@@ -94,6 +97,40 @@ def test_compose_starts_valid_processes(name: str, monkeypatch: pytest.MonkeyPat
     made = load_settings(settings, given)
     assert made.name == name and made.metrics_listen.endswith(":9180")
     assert kind in cli.commands
+
+
+def test_compose_with_tls_makes_what_its_processes_are_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The script runs, twice; each file that a process or pdctl is given is there, and of that very process."""
+    (command, option, script) = COMPOSE_TLS["services"]["certs"]["entrypoint"]
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    for _ in range(2):
+        subprocess.run(
+            [command, option, script.replace("$$", "$")],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+    assert not list(tmp_path.rglob("ca.key")), "the volume would have the authority's key"
+    assert set(PROCESSES) | {"tools", "certs"} == set(COMPOSE_TLS["services"])
+    monkeypatch.chdir(tmp_path)
+    for name in (*PROCESSES, "tools"):
+        service, more = COMPOSE["services"][name], COMPOSE_TLS["services"][name]
+        for key, value in (service["environment"] | more["environment"]).items():
+            monkeypatch.setenv(key, value.replace("/etc/rangelog/", f"{tmp_path}/"))
+        given = [os.environ[f"RANGELOG_TLS_{key}"] for key in ("CA", "CERT", "KEY")]
+        found = Certificates(TlsConfig(*given)).now.principal
+        if name == "tools":
+            assert str(found) == "admin:trial"
+            continue
+        kind, *flags = service["command"]
+        settings, _ = KINDS[kind]
+        keys = [flag.removeprefix("--").replace("-", "_") for flag in flags[::2]]
+        made = load_settings(settings, dict(zip(keys, flags[1::2], strict=True)))
+        assert str(found) == f"{kind}:{name}" and not made.insecure and made.tls is not None
+        assert [made.tls.ca, made.tls.cert, made.tls.key] == given
+        assert "certs" in more["depends_on"] and "certs:/etc/rangelog:ro" in more["volumes"]
 
 
 def test_compose_is_three_three_and_one_with_pinned_images() -> None:
