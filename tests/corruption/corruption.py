@@ -11,7 +11,7 @@ from typing import Any
 from tests.corruption.damage_member import MemberDamage
 from tests.corruption.damage_object import ObjectDamage
 from tests.corruption.damage_store import LogDamage
-from tests.corruption.damage_tally import SHORT, WHOLE, Damages
+from tests.corruption.damage_tally import SHORT, SHORT_ENCRYPTED, WHOLE, Damages
 from tests.corruption.s3_faults import S3Faults, S3Outcome, impatient
 
 S3_SHARE = 0.4
@@ -43,7 +43,7 @@ def run(directory: Path, results: Results, *, whole: bool) -> Iterator[str]:
         "object": ObjectDamage(directory, 1).run,
     } | {f"Raft files {seed}": MemberDamage(seed).run for seed in member_seeds}
     for name, damage in parts.items():
-        found = results.damages[name] = damage(how)
+        found = results.damages[name] = damage(SHORT_ENCRYPTED if name == "encrypted log" and not whole else how)
         outcomes = " ".join(f"{outcome.replace(' ', '_')}={count}" for outcome, count in sorted(found.outcomes.items()))
         yield f"{name}: flips={found.flips} cuts={found.cuts} {outcomes} problems={len(found.problems)}"
     for seed in range(1, 9 if whole else 2):

@@ -152,7 +152,7 @@ class LogDamage:
             store = self._open(disk)
             noticed = self._judge(store, what)
             if not store.problems and self._tried % REPAIR_EVERY == 0:
-                self._judge(self._open(disk), f"{what}, at the second start")
+                self._judge(self._open(disk.copy()), f"{what}, at the second start")
         except RangelogError:
             self.tally.outcomes["detected: it does not start"] += 1
             return

@@ -66,4 +66,6 @@ class Thoroughness:
 
 
 SHORT = Thoroughness(11, 1, 23)
+SHORT_ENCRYPTED = Thoroughness(31, 1, 67)
+"""Of files of three times the length, each of whose starts makes keys and a segment."""
 WHOLE = Thoroughness(1, 8, 1)

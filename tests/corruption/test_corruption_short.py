@@ -26,6 +26,7 @@ from tests.support.figures import publish
 COARSE = Thoroughness(29, 1, 97)
 
 
+@pytest.mark.timeout(300)
 def test_damage_is_noticed_and_never_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is read is true or a typed error, what is missing is in doubt, what is sealed is made good, no bad object counts."""
     results = Results()

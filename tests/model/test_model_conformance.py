@@ -135,7 +135,7 @@ def _confirm_nothing(self: Window, floor_offset: int) -> bool:
     return True
 
 
-def _fence_any_epoch(self: Replica, epoch: int) -> None:
+def _fence_any_epoch(self: Replica, epoch: int, by: str = "") -> None:
     self.epoch, self.fenced = epoch, True
 
 
