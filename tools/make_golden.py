@@ -137,6 +137,7 @@ def messages() -> dict[Opcode, Message]:
                 followed=True,
                 confirm_wanted=True,
                 leave_wanted=True,
+                throttle_ms=250,
                 others=[data_pb2.AppendReply(**other, durable_offset=1004)],
             ),
             Opcode.CONFIRM: data_pb2.Confirm(
@@ -156,7 +157,7 @@ def messages() -> dict[Opcode, Message]:
             Opcode.COMMIT_END: data_pb2.CommitEnd(**of, epoch=12, start_offset=900, end_offset=1003),
             Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
             Opcode.PRODUCE: data_pb2.Produce(**owned),
-            Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(offset=1003),
+            Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(offset=1003, throttle_ms=250),
             Opcode.STAGE: data_pb2.Stage(**owned, transactional_id="x", number=24),
             Opcode.FIND_BATCH: data_pb2.FindBatch(**owned, producer_id=21, producer_epoch=22, sequence=23, staged=True),
             Opcode.FIND_BATCH_REPLY: data_pb2.FindBatchReply(found=True, offset=1003),

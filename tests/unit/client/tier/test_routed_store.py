@@ -85,8 +85,8 @@ def test_a_reader_makes_no_store(url: str, tmp_path: Path) -> None:
 
 def test_where_other_programs_find_an_object() -> None:
     """By its key; a bad store is told when the tier is opened, not later."""
-    url = "file:///a 10=s3://b/p?region=x"
-    assert object_location(url, OLD) == f"/a/{OLD}" and object_location(url, NEW) == f"s3://b/p/{NEW}"
-    assert store_location(url) == "s3://b/p" and store_location("file:///a 10=file:///b c") == "/b c"
+    url = "file:///a 10=s3://bbb/p?region=x"
+    assert object_location(url, OLD) == f"/a/{OLD}" and object_location(url, NEW) == f"s3://bbb/p/{NEW}"
+    assert store_location(url) == "s3://bbb/p" and store_location("file:///a 10=file:///b c") == "/b c"
     with pytest.raises(ConfigInvalid):
         open_object_store("file:///a 10=ftp:x")

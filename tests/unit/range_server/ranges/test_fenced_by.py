@@ -17,12 +17,14 @@ def told(replica: Replica, epoch: int = 1) -> str:
 
 
 def test_the_client_that_raised_the_fence_is_named() -> None:
-    """The last one; a seal without a name keeps the name that is known, and none is said where none was given."""
+    """The last one. A repeated seal without a name keeps the name that is known; of an epoch without a name none is said."""
     replica = Replica(1, 0, 0, 1)
     replica.seal(2, "web-7/4711")
     assert told(replica) == told(replica, 2) == "epoch 2 fenced this range, by web-7/4711"
+    replica.seal(2)
+    assert told(replica) == "epoch 2 fenced this range, by web-7/4711"
     replica.seal(3)
-    assert told(replica) == "epoch 3 fenced this range, by web-7/4711"
+    assert told(replica) == "epoch 3 fenced this range"
     replica.seal(4, "web-8/1")
     assert told(replica) == "epoch 4 fenced this range, by web-8/1"
     with pytest.raises(WriterFenced, match="by web-8/1"):
