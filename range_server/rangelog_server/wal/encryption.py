@@ -86,7 +86,7 @@ class SegmentCipher:
 
     def encrypt_sidecar(self, data: bytes, bound: bytes) -> bytes:
         """Return a sidecar, encrypted: its nonce, then the rest."""
-        nonce = self._random(8) + _CRC.pack(_SIDECAR_NONCES)
+        nonce: bytes = self._random(8) + _CRC.pack(_SIDECAR_NONCES)
         sealed: bytes = self._aead.encrypt(nonce, data, bound)
         return nonce + sealed
 
@@ -120,7 +120,7 @@ def pack_key_header(
     if SEGMENT_HEADER_BYTES + size + _CRC.size > HEADER_COPY_BYTES:
         raise Corruption(f"the header of a segment has no room for what encryption key {key_id[:100]!r} wraps")
     head = pack_segment_head(sequence, segment_bytes, ENCRYPTED_SEGMENT_VERSION, size)
-    whole = head + _SIZES.pack(len(named), len(wrapped)) + named + wrapped + seal(head)
+    whole: bytes = head + _SIZES.pack(len(named), len(wrapped)) + named + wrapped + seal(head)
     whole += _CRC.pack(google_crc32c.extend(salt, whole))
     padded: bytes = whole.ljust(HEADER_COPY_BYTES, b"\0")
     return padded * 2

@@ -218,22 +218,37 @@ def test_entries_that_change_places_are_not_served() -> None:
             assert judged(changed, provider, true, f"{one} and {other}, {renamed}")
 
 
-def test_an_entry_in_clear_among_encrypted_ones_is_not_served() -> None:
-    """Somebody who knows the salt writes an entry of their own, with right sums."""
+def test_an_entry_in_clear_among_encrypted_ones_is_damage() -> None:
+    """Somebody who knows the salt writes a whole batch of their own in place of one, with right sums: the start says so."""
     provider = MemoryKeys()
     disk, places = small_segment(provider)
-    true = {key: content(open_store(disk.copy(), encrypted_keys(SALT, provider)), key) for key in ((1, 0), (2, 0))}
-    forged = batch(1, [b"f"], stream_id=1)
+    forged = batch(1, [b"f" * 21], stream_id=1)  # as long as an encrypted one of five bytes
+    tried = 0
     for position, length in places:
-        data = disk.copy()
-        room = data.content(FIRST)
-        if length < len(forged):
+        if length != len(forged):
             continue
+        changed = disk.copy()
+        room = changed.content(FIRST)
         room[position + 5] = 1
-        room[position + ENTRY_HEADER_BYTES : position + ENTRY_HEADER_BYTES + len(forged)] = forged
+        room[position + ENTRY_HEADER_BYTES : position + ENTRY_HEADER_BYTES + length] = forged
         sealed_again(room, position)
-        data.settle()
-        assert judged(data, provider, true, f"an entry in clear at {position}")
+        changed.settle()
+        tried += 1
+        assert open_store(changed, encrypted_keys(SALT, provider)).problems, f"an entry in clear at {position}"
+    assert tried == 6
+
+
+def test_an_entry_does_not_become_the_end_of_the_log() -> None:
+    """Its kind changed to END or NEXT, with right sums: it is damage, and what is behind it is not forgotten."""
+    provider = MemoryKeys()
+    disk, places = small_segment(provider)
+    for position, _ in places:
+        for kind in (Kind.END, Kind.NEXT):
+            changed = disk.copy()
+            changed.content(FIRST)[position + 4] = kind
+            sealed_again(changed.content(FIRST), position)
+            changed.settle()
+            assert open_store(changed, encrypted_keys(SALT, provider)).problems, f"{kind} at {position}"
 
 
 def test_scrubs_and_reads_find_what_was_changed_while_it_runs() -> None:
