@@ -38,6 +38,7 @@ from rangelog_core.versions import BATCH_HEADER_EXTENSION
 from rangelog_proto.v1 import data_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch, wait_until
+from rangelog_server.wal.entry import SEGMENT_VERSIONS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -345,14 +346,15 @@ async def test_what_a_newer_program_wrote_is_refused_at_start(server: ServerProc
         path.write_text(json.dumps(fields))
     else:
         newer = bytearray(before)
-        newer[8] += 1
+        newer[8] = SEGMENT_VERSIONS.highest + 1
         newer[28:32] = google_crc32c.value(bytes(newer[:28])).to_bytes(4, "little")
         path.write_bytes(newer)
     files = {each: each.read_bytes() for each in server.home.rglob("*.seg")}
     assert server.spawn().wait(20) == 1
     last = server.log().splitlines()[-1]
     assert file.split("/")[-1] in last
-    assert "version 2, this program reads 1: upgrade this server" in last
+    known = ("version 2", "1") if file == "identity.json" else ("version 3", "1 to 2")
+    assert "{}, this program reads {}: upgrade this server".format(*known) in last
     assert {each: each.read_bytes() for each in server.home.rglob("*.seg")} == files
     path.write_bytes(before)
     server.start()
