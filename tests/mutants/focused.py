@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.audit import AUDIT
 from tests.mutants.cursors import CURSORS
+from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.groups import GROUPS
 from tests.mutants.inspection import INSPECTION
@@ -37,6 +38,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *ENCRYPTION,
     *LOG_ENCRYPTION,
     *TLS,
+    *DEPLOYMENT,
     *PAGE,
     *OPERATIONS,
     *GROUPS,

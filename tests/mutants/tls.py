@@ -60,4 +60,6 @@ TLS: tuple[Mutant, ...] = (
          "pdctl/test_pdctl_impact_waiting.py"),
     rare("impact-for-everybody", "a client learns the names of streams that are not its own", _WHO,
          "frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN}),  # may I stop now?", "_ALL,", _NAMES),
+    rare("lead-moved-by-everybody", "a client moves the lead of the placement drivers about", _WHO,
+         "frozenset({Role.PD, Role.ADMIN}),  # before a leader stops", "_ALL,", _NAMES),
 )  # fmt: skip
