@@ -121,5 +121,13 @@ LOG_ENCRYPTION: tuple[Mutant, ...] = (
         "",
         _STORE_TEST,
     ),
+    rare(
+        "empty-segment-tells-its-start",
+        "a server whose encryption is switched off is taken for one whose disk was rolled back",
+        _LOG,
+        "SEGMENT_HEADER_BYTES) if empty else",
+        "self._current.start) if empty else",
+        _STORE_TEST,
+    ),
 )
 """What a mutant is: edits of production source that stand for one wrong choice."""

@@ -59,7 +59,7 @@ class VirtualServer:
         self.flush_s = 0.0003
         self.wall_skew_s = 0.0
         self.incarnations = 0
-        self._boots_again = False
+        self._boots_again = self._put_back = False
         self._made_settings: RangeServerSettings | None = None
         self.notes: Callable[[str], None] = lambda what: None
         self.moments: Callable[[str, str], None] = lambda moment, host: None
@@ -105,7 +105,7 @@ class VirtualServer:
         self.disk.excuse()
         self.old_disks.append(self.disk)
         self.disk = ServerDisk()
-        self._boots_again = False
+        self._boots_again = self._put_back = False
 
     def roll_back(self, image: ServerDisk) -> None:
         """Somebody puts an older copy of the disk back. It must be down."""
@@ -113,7 +113,7 @@ class VirtualServer:
         self.old_disks.append(self.disk)
         now = self.disk.identity
         self._boots_again = now is not None and image.identity is not None and image.identity.boot + 1 == now.boot
-        self.disk = image
+        self.disk, self._put_back = image, True
 
     def disks_of(self, incarnation: int) -> list[ServerDisk]:
         """The disks of one incarnation, gone or not: more than one where an older image was put in place."""
@@ -151,6 +151,8 @@ class VirtualServer:
                 try:
                     await Runtime(self._settings(), directory, identity, store).run()
                 except RolledBack:
+                    if not self._put_back:
+                        raise AssertionError(f"{self.name} is told that its directory is an older one") from None
                     self.notes("rolled back directory found out")
                     if self._boots_again:  # with the count of starts that the last run had
                         self.notes("a rolled-back directory of an earlier run found out")

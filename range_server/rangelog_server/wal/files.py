@@ -58,6 +58,11 @@ class Segment:
         """Have entries encrypted."""
         self.cipher, self.start = cipher, ENCRYPTED_START_BYTES
 
+    @property
+    def key_id(self) -> str:
+        """The key that it is encrypted with; empty: none."""
+        return self.cipher.key_id if self.cipher is not None else ""
+
 
 class SegmentFiles:
     """All segment files of one directory. Blocking: for threads that may wait for the disk."""

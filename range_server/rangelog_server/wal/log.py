@@ -84,9 +84,7 @@ class Wal:
         self._spares: list[Segment] = []
         self._preparing = False
         self._gathering: list[Pending] = []
-        self._full: list[
-            tuple[int, int, bytes, SegmentCipher | None]
-        ] = []  # segments whose sidecar waits for their flush
+        self._full: list[tuple[int, int, bytes, SegmentCipher | None]] = []  # their sidecars wait for their flush
         self._blocks = BlockWriter(self.io, self.files.path, direct=direct)
         self._reader = BlockReader(self.io, self.files.path, direct=direct)
         self._committer = Committer(self.io, salt, self._blocks)
@@ -207,6 +205,12 @@ class Wal:
     def log_end(self) -> int:
         """The sequence number of the next entry; never decreases."""
         return make_lsn(self._current.sequence, self._position)
+
+    @property
+    def told_end(self) -> int:
+        """Where what is flushed ends, as placement drivers are told; an empty segment may begin earlier at the next start."""
+        empty = self.flushed_lsn == make_lsn(self._current.sequence, self._current.start)
+        return make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES) if empty else self.flushed_lsn
 
     @property
     def flush_count(self) -> int:
@@ -457,7 +461,7 @@ class Wal:
 
     def keys_in_use(self) -> dict[str, int]:
         """Return how many segments each key is needed for, by its id; "": in clear."""
-        return dict(Counter([_key_id(segment) for segment in list(self.segments.values())]))
+        return dict(Counter([segment.key_id for segment in list(self.segments.values())]))
 
     def ask_key(self) -> None:
         """Ask whether another key is current, on the thread that prepares segments."""
@@ -469,9 +473,9 @@ class Wal:
 
         Returns whether it did: then an entry must follow. Segments that are prepared with an earlier key are freed first.
         """
-        if not self.encrypts or self._preparing or self.keys.key_id == _key_id(self._current):
+        if not self.encrypts or self._preparing or self.keys.key_id == self._current.key_id:
             return False
-        if any(_key_id(spare) != self.keys.key_id for spare in self._spares):
+        if any(spare.key_id != self.keys.key_id for spare in self._spares):
             while self._spares:  # the last first: a segment that is missing between two would be a lost one
                 self.release(self._spares.pop().sequence)
         if not self._spares:
@@ -484,8 +488,8 @@ class Wal:
         """Return the full segments that are not as new ones are: under another key, in clear, or the other way round."""
         if not self.encrypts and not self._was_encrypted:
             return []
-        wanted, last = _key_id(self._current), self.last_full_sequence
-        return [each.sequence for each in self.segments.values() if each.sequence <= last and _key_id(each) != wanted]
+        wanted, last = self._current.key_id, self.last_full_sequence
+        return [each.sequence for each in self.segments.values() if each.sequence <= last and each.key_id != wanted]
 
     # ---- reading, on any thread
 
@@ -493,7 +497,3 @@ class Wal:
         """Return `length` bytes at a place of the log, valid until this thread reads again. Raises OSError, KeyError."""
         sequence, position = split_lsn(place)
         return self._reader.read(self.segments[sequence], position, length, from_disk=from_disk)
-
-
-def _key_id(segment: Segment) -> str:
-    return segment.cipher.key_id if segment.cipher is not None else ""

@@ -296,6 +296,22 @@ def test_switched_on_and_off_and_on_again() -> None:
     assert watch.encrypted > 60 and not watch.problems
 
 
+def test_a_log_does_not_seem_to_be_an_older_one_after_a_switch() -> None:
+    """Its end, as placement drivers are told, does not go back: else they take the directory for one that was rolled back."""
+    disk, provider = LogDisk(), MemoryKeys()
+    told = [0]
+    for turn in range(12):
+        keys = encrypted_keys(SALT, provider) if turn % 3 else clear_reader(provider)
+        store = open_store(disk, keys)
+        told.append(store.wal.told_end)
+        assert told[-1] >= told[-2], "a start without a write"
+        if turn % 4 == 3:
+            append(store, (1, 0), b"x" * 200)
+            told.append(store.wal.told_end)
+            assert told[-1] > told[-2]
+        disk.settle()
+
+
 def test_a_segment_of_an_earlier_start_is_never_written_to() -> None:
     """Not the last one with entries, not those that were prepared: each start begins with a key of its own."""
     disk, provider = LogDisk(), MemoryKeys()
