@@ -110,6 +110,11 @@ def from_rpc_error(error: grpc.RpcError, peer: str, tls: TlsConfig | None = None
     return cls(f"{peer} {text}{_why_not_reached(error)}")
 
 
+def is_reply(error: grpc.RpcError) -> bool:
+    """Whether the peer itself answered with this error, as one of rangelog's."""
+    return _ours(error) is not None
+
+
 def was_never_reached(error: grpc.RpcError) -> bool:
     """Whether nothing that could be the peer is at its address: refused, unknown host, or another program."""
     return bool(_why_not_reached(error))

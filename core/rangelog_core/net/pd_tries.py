@@ -14,13 +14,15 @@ import grpc
 from rangelog_core.errors import (
     HandshakeFailed,
     InternalError,
+    NotLeader,
     OutcomeUnknown,
     ProtocolViolation,
     RangelogError,
+    RequestTimeout,
     Unauthorized,
     UnsupportedVersion,
 )
-from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out, was_never_reached
+from rangelog_core.net.grpc_errors import from_rpc_error, is_reply, may_have_been_carried_out, was_never_reached
 from rangelog_core.net.tls import TlsConfig
 
 _NOT_KEPT = (Unauthorized, ProtocolViolation, UnsupportedVersion, InternalError)
@@ -42,6 +44,7 @@ class Tries:
         self._tls = tls
         self._is_command = "request_id" in request.DESCRIPTOR.fields_by_name
         self._unknown = False
+        self._refusal = ""
 
     def failed(self, error: grpc.RpcError, peer: str) -> RangelogError:
         """Note the exception of a try at `peer`; return it as a RangelogError."""
@@ -49,7 +52,14 @@ class Tries:
         self.was_reached |= not was_never_reached(error)
         self.last = from_rpc_error(error, peer, self._tls)
         self.only_refused &= isinstance(self.last, HandshakeFailed)
+        if is_reply(error) and not isinstance(self.last, NotLeader | RequestTimeout):
+            self._refusal = self.last.message
         return self.last
+
+    @property
+    def refused_before(self) -> str:
+        """What a placement driver answered to an earlier try, for a message about the last one: " (…)", or nothing."""
+        return f" (an earlier try was answered: {self._refusal})" if self._refusal else ""
 
     def cut_off(self) -> None:
         """Note that a try was cancelled before a reply."""

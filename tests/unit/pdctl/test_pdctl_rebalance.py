@@ -132,7 +132,7 @@ def test_options_that_do_not_go_together(run: PdctlOverGrpc, options: tuple[str,
 
 def test_an_apply_needs_members_that_keep_why(run: PdctlOverGrpc, member: InProcessPd, tmp_path: Path) -> None:
     """The reason of a move keeps its source until it is whole, so all members must know reasons."""
-    assert "cluster version" in run.fails(4, "--timeout", "0.5", "cluster", "rebalance", "--apply")
+    assert "cluster version" in run.fails(4, "--timeout", "3", "cluster", "rebalance", "--apply")
 
 
 def test_a_wait_that_takes_too_long_says_that_it_goes_on(run: PdctlOverGrpc, servers: Servers) -> None:

@@ -186,7 +186,7 @@ def test_a_lost_connection_during_the_wait_names_the_scale(
             raise Unavailable("no placement driver leads")
 
     monkeypatch.setattr(topics, "before", refuse)
-    said = run.fails(4, "--timeout", "0.3", "shard", "split", "t", "0")
+    said = run.fails(4, "--timeout", "2", "shard", "split", "t", "0")
     assert "scale 1 of topic default/t is started: it goes on" in said and "cancel-scale" in said
 
 

@@ -292,5 +292,5 @@ def test_what_a_table_does_not_have_names_what_it_has(run: PdctlOverGrpc, topics
 
 def test_a_cluster_that_does_not_know_topics_yet(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Before all members are upgraded the line says so."""
-    said = run.fails(4, "--timeout", "0.5", "topic", "create", "t")
+    said = run.fails(4, "--timeout", "3", "topic", "create", "t")
     assert "cluster version 4" in said and "pdctl cluster status" in said

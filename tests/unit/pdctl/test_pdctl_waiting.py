@@ -125,7 +125,7 @@ def test_a_lost_connection_during_a_wait_names_what_goes_on(
             refuse()
 
     monkeypatch.setattr(topics, "before", step)
-    said = run.fails(4, "--timeout", "0.3", *TRUNCATE)
+    said = run.fails(4, "--timeout", "2", *TRUNCATE)
     assert "topic default/t was truncating: it goes on" in said
 
 

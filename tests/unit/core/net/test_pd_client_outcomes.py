@@ -289,3 +289,18 @@ async def test_reads_change_nothing(start_pd: Any, connect: Connect) -> None:
     assert type(error) is errors.Unavailable and not error.outcome_unknown
     pd.on("DescribeStream", _in_turn(_never))
     assert type(await _outcome(client.describe_stream(read, timeout_s=0.3))) is errors.RequestTimeout
+
+
+async def test_a_reason_is_told_though_the_last_try_ran_out_of_time(
+    start_pd: Any, connect: Connect, clock: Clock
+) -> None:
+    """What a placement driver answered is not lost because no time was left for an answer to the last try."""
+
+    async def runs_out() -> None:
+        clock.now_s += 3_600.0
+        raise errors.RequestTimeout("the call took longer than 30 s")
+
+    reason = errors.Unavailable("topics need cluster version 4")
+    member = await start_pd(CreateStream=_in_turn(reason, runs_out))
+    caught = await _outcome(connect(member.address).create_stream(COMMAND, timeout_s=60))
+    assert isinstance(caught, errors.OutcomeUnknown) and "topics need cluster version 4" in caught.message
