@@ -1,10 +1,11 @@
-"""What TLS, rights, tokens and the audit log cost, as docs/security.md says it.
+"""What TLS, rights, tokens, the audit log and encrypted logs cost, as docs/security.md and docs/encryption.md say it.
 
     .venv/bin/python bench/security_cost.py --pairs 9 --seconds 3
 
-Clusters of three kinds run beside each other (plain, with TLS, with TLS and rights enforced) and are measured in turn, so
-that what the machine does meanwhile strikes all alike. Processor time is that of the client and the range servers, of calls
-that of the placement drivers as well. A line of JSON for each figure: the medians, and the median of the ratios of each round.
+Clusters of up to four kinds run beside each other (plain, with TLS, with TLS and rights enforced, with encrypted logs) and
+are measured in turn, so that what the machine does meanwhile strikes all alike. Processor time is that of the client and the
+range servers, of calls that of the placement drivers as well. A line of JSON for each figure: the medians, and the median of
+the ratios of each round.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 
 PLAIN, TLS, RIGHTS, TOKEN, AUDIT = "plain", "tls", "tls+rights", "tls+rights+token", "tls+rights+audit"
+ENCRYPTED = "encrypted log"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "tls": (PLAIN, TLS),
+    "rights": (TLS, RIGHTS),
+    "calls": (PLAIN, TLS, RIGHTS),
+    "log": (PLAIN, ENCRYPTED),
+}
+"""What is compared, and the clusters that it needs."""
 RANGE_SERVERS = 3
 PASSES = 2 * RANGE_SERVERS
 """How often each byte of an append is encrypted or decrypted, by all together."""
@@ -59,29 +68,40 @@ def emit(what: str, details: Mapping[str, Any]) -> None:
 class Bench:
     """The clusters and their clients, by kind."""
 
-    def __init__(self, directory: Path, seconds: float) -> None:
+    def __init__(self, directory: Path, seconds: float, parts: Sequence[str]) -> None:
         self.seconds = seconds
-        self.clusters = {kind: self._open(directory / kind) for kind in (PLAIN, TLS, RIGHTS)}
-        self.clusters |= {TOKEN: self.clusters[RIGHTS], AUDIT: self.clusters[RIGHTS]}
+        self._kinds = sorted({kind for part in parts for kind in PARTS[part]})
+        self.clusters = {kind: self._open(directory / kind.replace(" ", "-"), kind) for kind in self._kinds}
+        if RIGHTS in self.clusters:
+            self.clusters |= {TOKEN: self.clusters[RIGHTS], AUDIT: self.clusters[RIGHTS]}
         self.clients: dict[str, rangelog.Client] = {}
         self._streams = 0
 
     @staticmethod
-    def _open(directory: Path) -> Cluster:
-        tls = directory.name != PLAIN
+    def _open(directory: Path, kind: str) -> Cluster:
+        tls = kind not in (PLAIN, ENCRYPTED)
         env = {"RANGELOG_PD_REPACK_TARGET_BYTES": "0"} | (_TOKENS if tls else {})
-        return Cluster.open(directory, pds=3, range_servers=RANGE_SERVERS, brokers=0, tls=tls or None, env=env)
+        return Cluster.open(
+            directory,
+            pds=3,
+            range_servers=RANGE_SERVERS,
+            brokers=0,
+            tls=tls or None,
+            encrypted=kind == ENCRYPTED or None,
+            env=env,
+        )
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start all, enforce rights in one, and connect. What is started is stopped by the stack."""
-        for kind in (PLAIN, TLS, RIGHTS):
+        for kind in self._kinds:
             stack.push_async_callback(asyncio.to_thread, self.clusters[kind].stop)
             await asyncio.to_thread(self.clusters[kind].start)
             await asyncio.to_thread(wait_healthy, self.clusters[kind])
-        self.pdctl("acl", "grant", "client:local", "append,read,admin", "stream", "cost-*")
-        self.pdctl("acl", "enforce", "on", "--yes")
-        await asyncio.sleep(_HEARTBEATS_S)
-        for kind in (PLAIN, TLS, RIGHTS, TOKEN):
+        if RIGHTS in self.clusters:
+            self.pdctl("acl", "grant", "client:local", "append,read,admin", "stream", "cost-*")
+            self.pdctl("acl", "enforce", "on", "--yes")
+            await asyncio.sleep(_HEARTBEATS_S)
+        for kind in (each for each in self.clusters if each != AUDIT):
             cluster = self.clusters[kind]
             tls, token = cluster.client_tls, None
             if kind == TOKEN and tls is not None:
@@ -90,8 +110,20 @@ class Bench:
             self.clients[kind] = await stack.enter_async_context(
                 await rangelog.connect(cluster.connect_string, tls=tls, token=token)
             )
-        self.clients[AUDIT] = self.clients[RIGHTS]
-        await self._check_rights()
+        if RIGHTS in self.clusters:
+            self.clients[AUDIT] = self.clients[RIGHTS]
+            await self._check_rights()
+        if ENCRYPTED in self.clusters:
+            await self._check_encryption()
+
+    async def _check_encryption(self) -> None:
+        """Fail if a record is found in the encrypted log, or is not found in the other: then nothing would be measured."""
+        sought = os.urandom(64).hex().encode()
+        for kind in (PLAIN, ENCRYPTED):
+            await self.clients[kind].append(await self.new_stream(kind), [sought])
+            segments = [*self.clusters[kind].directory.glob("**/wal-*.seg")]
+            found = any(sought in each.read_bytes() for each in segments)
+            assert segments and found == (kind == PLAIN), f"{kind}: the record is {'' if found else 'not '}in the log"
 
     async def _check_rights(self) -> None:
         """Fail if a stranger may append: then nothing would be measured."""
@@ -134,6 +166,14 @@ class Bench:
             for kind in (*kinds[turn:], *kinds[:turn]):
                 found[kind].append(await measure(kind))
         return found
+
+    async def compare_appends(self, part: str, kinds: Sequence[str], pairs: int, size: int) -> dict[str, list[Figures]]:
+        """Compare both ways to append; return what was found flat out."""
+        flat = await self.in_turn(kinds, pairs, lambda kind: self.flat_out(kind, size))
+        compare(f"{part}_flat_out_{size}", flat, kinds[0])
+        single = await self.in_turn(kinds, pairs, lambda kind: self.one_in_flight(kind, size))
+        compare(f"{part}_one_in_flight_{size}", single, kinds[0])
+        return flat
 
     # ---- what is measured
 
@@ -230,21 +270,16 @@ def cipher_s_per_gb(bits: int) -> float:
 
 async def run(given: argparse.Namespace, directory: Path) -> None:
     """Measure all that was asked for."""
-    bench = Bench(directory, given.seconds)
+    bench = Bench(directory, given.seconds, given.only)
     async with AsyncExitStack() as stack:
         await bench.start(stack)
-        if "tls" in given.only:
+        for part in (each for each in ("tls", "log") if each in given.only):
             for size in given.size:
-                for what, measure in (("flat_out", bench.flat_out), ("one_in_flight", bench.one_in_flight)):
-                    found = await bench.in_turn((PLAIN, TLS), given.pairs, lambda kind, m=measure, s=size: m(kind, s))
-                    compare(f"{what}_{size}", found, PLAIN)
-                    if what == "flat_out":
-                        _say_bound(size, statistics.median(each["cpu_s_per_gb"] for each in found[PLAIN]))
+                found = await bench.compare_appends(part, PARTS[part], given.pairs, size)
+                if part == "tls":
+                    _say_bound(size, statistics.median(each["cpu_s_per_gb"] for each in found[PLAIN]))
         if "rights" in given.only:
-            for what, measure in (("flat_out", bench.flat_out), ("one_in_flight", bench.one_in_flight)):
-                kinds = (TLS, RIGHTS, TOKEN)
-                found = await bench.in_turn(kinds, given.pairs, lambda kind, m=measure: m(kind, SIZES[0]))
-                compare(f"rights_{what}_{SIZES[0]}", found, TLS)
+            await bench.compare_appends("rights", (TLS, RIGHTS, TOKEN), given.pairs, SIZES[0])
         if "calls" in given.only:
             compare("call_describe", await bench.in_turn((TLS, PLAIN, RIGHTS, TOKEN), given.pairs, bench.describe), TLS)
             compare("call_change", await bench.in_turn((RIGHTS, PLAIN, TLS, AUDIT), given.pairs, bench.change), RIGHTS)
@@ -264,9 +299,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--size", type=int, action="append", choices=SIZES, help="of records; default: all")
-    parser.add_argument("--only", action="append", choices=("tls", "rights", "calls"), help="default: all")
+    parser.add_argument("--only", action="append", choices=tuple(PARTS), help="default: all")
     given = parser.parse_args()
-    given.size, given.only = given.size or SIZES, given.only or ("tls", "rights", "calls")
+    given.size, given.only = given.size or SIZES, given.only or tuple(PARTS)
     with tempfile.TemporaryDirectory(prefix="rangelog-cost-") as directory:
         run_on_loop(lambda: run(given, Path(directory)))
 

@@ -14,8 +14,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
-    "flat_out_1024": {"plain", "tls"},
-    "one_in_flight_1024": {"plain", "tls"},
+    "tls_flat_out_1024": {"plain", "tls"},
+    "tls_one_in_flight_1024": {"plain", "tls"},
+    "log_flat_out_1024": {"plain", "encrypted log"},
+    "log_one_in_flight_1024": {"plain", "encrypted log"},
     "rights_flat_out_100": {"tls", "tls+rights", "tls+rights+token"},
     "rights_one_in_flight_100": {"tls", "tls+rights", "tls+rights+token"},
     "call_describe": {"plain", "tls", "tls+rights", "tls+rights+token"},
