@@ -8,6 +8,7 @@ from tests.fuzz import (
     fuzz_targets_brokers,
     fuzz_targets_control_plane,
     fuzz_targets_data_plane,
+    fuzz_targets_encrypted_log,
     fuzz_targets_log,
     fuzz_targets_raft,
     fuzz_targets_rest,
@@ -24,6 +25,7 @@ from tests.fuzz.fuzz_engine import Target
 _FAMILIES = (
     fuzz_targets_batches,
     fuzz_targets_log,
+    fuzz_targets_encrypted_log,
     fuzz_targets_raft,
     fuzz_targets_state,
     fuzz_targets_tables,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from rangelog_server.ranges.replay import replay
 from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
+from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.entry import (
     ENTRY_HEADER_BYTES,
     ENTRY_MAGIC,
@@ -46,15 +48,15 @@ _HEAD_BYTES = ENTRY_HEADER_BYTES - 4
 _VERSION_AT, _LSN_AT, _PAYLOAD_CRC_AT = 5, 16, 44
 
 
-def open_store(disk: LogDisk) -> Store:
+def open_store(disk: LogDisk, keys: LogKeys | None = None, segment_bytes: int = SEGMENT_BYTES) -> Store:
     """Recover from a disk."""
-    store = Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
+    store = Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=segment_bytes, keys=keys), cache_bytes=0)
     store.open()
     return store
 
 
-def append(store: Store, key: tuple[int, int], base: int, count: int = 2) -> None:
-    """Append one batch and flush."""
+def append(store: Store, key: tuple[int, int], base: int, count: int = 2) -> bytes:
+    """Append one batch and flush; return it."""
     values = [b"%d" % (base + i) * 20 for i in range(count)]
     extension = EXTENSIONS[base % len(EXTENSIONS)] if key[0] == 2 else b""
     data = batch(base, values, stream_id=key[0], range_index=key[1], extension=extension)
@@ -63,6 +65,7 @@ def append(store: Store, key: tuple[int, int], base: int, count: int = 2) -> Non
     )
     store.append(None, 0, message, [NewBatch(check_batch(data), batch_crc(data), data)], data)
     store.wal.kick()
+    return data
 
 
 @cache
@@ -172,18 +175,25 @@ def run_segment(data: bytes) -> bool:
         head = data[start - ENTRY_HEADER_BYTES : start]
         assert len(payload) == entry.length
         assert payload_crc(head[_VERSION_AT], payload) == struct.unpack_from("<I", head, _PAYLOAD_CRC_AT)[0]
+    return not recover_twice(open_store, data, SEGMENT_BYTES, check_store).problems
+
+
+def recover_twice(
+    start: Callable[[LogDisk], Store], data: bytes, segment_bytes: int, check: Callable[[Store], None]
+) -> Store:
+    """Start with a segment, append, and start again from the disk: both starts pass `check`, and agree. Return the first."""
     disk = LogDisk()
-    disk.create(Path(SEGMENT_NAME), SEGMENT_BYTES)
-    disk.content(SEGMENT_NAME)[:] = data[:SEGMENT_BYTES].ljust(SEGMENT_BYTES, b"\0")
+    disk.create(Path(SEGMENT_NAME), segment_bytes)
+    disk.content(SEGMENT_NAME)[:] = data[:segment_bytes].ljust(segment_bytes, b"\0")
     disk.settle()
-    store = open_store(disk)
-    check_store(store)
+    store = start(disk)
+    check(store)
     try:
         append(store, (77, 0), 0)
     except RangelogError as error:
         assert isinstance(error, WriterFenced | Corruption), error
-    again = open_store(disk.copy())
-    check_store(again)
+    again = start(disk.copy())
+    check(again)
     for key, hosted in store.replicas.items():
         twin = again.replicas[key].core
         if DiskTrust.QUARANTINED in (twin.trust, hosted.core.trust):
@@ -194,7 +204,7 @@ def run_segment(data: bytes) -> bool:
             hosted.core.fenced,
             hosted.core.trust,
         )
-    return not store.problems
+    return store
 
 
 def check_store(store: Store) -> None:
