@@ -129,6 +129,9 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- acks
     _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,
          "            self._io.fdatasync(segment.fd)\n", ""),
+    rare("prepared-segment-not-cleared", "what a killed write left in a prepared segment makes a later tail doubtful",
+         "rangelog_server.wal.log", "logs[tail + 1 :] if last is None else logs[tail:]:", "logs[tail:][: last is not None]:",
+         "range_server/ranges/test_crash_in_recovery.py"),
     _one("reply-before-flush", "an append is answered when it was taken", _STORE,
          "        memory = memory and core.durable_offset >= hosted.strict_end\n", "        memory = True\n"),
     _one("ack-at-one", "one durable copy is enough for an ack", _WINDOW,

@@ -10,6 +10,7 @@ is changed; only a `free-` file, whose content is not needed, is overwritten wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from rangelog_core.errors import RangelogError, StorageFull, UnsupportedVersion
 from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES, HEADER_COPY_BYTES, LogKeys, SegmentCipher
 from rangelog_server.wal.entry import (
     CLEAR_SEGMENT_VERSION,
+    ENTRY_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     Entry,
     Kind,
@@ -180,6 +182,13 @@ class SegmentFiles:
             self.io.close(over.fd)
             self.count -= 1
         return segment
+
+    def clear_headers(self, segment: Segment, positions: Sequence[int]) -> None:
+        """Overwrite headers of an unfinished write, durably: behind a later end they would stand for missing bytes."""
+        for position in positions:
+            write_all(self.io, segment.fd, [bytes(ENTRY_HEADER_BYTES)], position)
+        if positions:
+            self.io.fdatasync(segment.fd)
 
     def release(self, segment: Segment) -> None:
         """Remove a segment from the log. All its live data must be durable elsewhere."""

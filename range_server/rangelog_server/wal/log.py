@@ -117,13 +117,11 @@ class Wal:
         next_sequence = segments[-1].sequence + 1 if segments else 1
         last = logs[tail] if tail >= 0 and not findings.tails and logs[tail].ending is Ending.END else None
         anew = self.encrypts or any(segment.cipher is not None for segment in segments[max(0, tail) :])
+        for log in logs[tail + 1 :] if last is None else logs[tail:]:  # what may be appended to
+            self.files.clear_headers(self.segments[log.sequence], log.leftovers)
         if last is not None and not anew:
             self._current, self._position = self.segments[last.sequence], last.end
             self._current.rows += rows_of(list(last.entries))
-            for position in last.leftovers:
-                write_all(self.io, self._current.fd, [bytes(ENTRY_HEADER_BYTES)], position)
-            if last.leftovers:
-                self.io.fdatasync(self._current.fd)
         else:
             for torn in findings.tails:
                 sequence, position = split_lsn(torn.lsn)

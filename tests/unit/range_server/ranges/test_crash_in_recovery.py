@@ -19,11 +19,12 @@ from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 8192
 """Two blocks: what is torn is torn between them."""
+LONG_SEGMENT_BYTES = 65_536
 
 
-def open_store(disk: LogDisk) -> Store:
+def open_store(disk: LogDisk, segment_bytes: int = SEGMENT_BYTES) -> Store:
     """Recover from a disk."""
-    store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
+    store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=segment_bytes), cache_bytes=0)
     store.open()
     return store
 
@@ -109,3 +110,31 @@ def test_names_that_a_killed_process_left_unflushed_are_flushed_before_anything_
     disk.power_loss(Nothing())
     store = open_store(disk)
     assert read_batches(store.wal, make_plan(store.replicas[1, 0], 0, 1)) == [data]
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_first_write_that_was_killed_leaves_nothing_behind_in_a_prepared_segment(filled: bool) -> None:
+    """Its headers were found behind the end at the second start, and the tail doubted, though no flushed byte was missing."""
+    disk = LogDisk()
+    store = open_store(disk, LONG_SEGMENT_BYTES)
+    base = 0
+    while filled and store.wal.log_end % LONG_SEGMENT_BYTES < LONG_SEGMENT_BYTES - 9_000:
+        append(store, 1, base)
+        store.wal.kick()
+        base += 1
+    for more in range(30):
+        append(store, 1, base + more)
+    disk.cut_after = 3 if filled else 0  # half of what follows the block with the first header is written
+    with pytest.raises(ProcessGone):
+        store.wal.kick()
+    disk.kill()
+    again = open_store(disk, LONG_SEGMENT_BYTES)
+    assert not again.problems
+    end = again.replicas[1, 0].core.end_offset if (1, 0) in again.replicas else 0
+    append(again, 1, end)
+    again.wal.kick()
+    disk.kill()
+    third = open_store(disk, LONG_SEGMENT_BYTES)
+    assert not third.problems
+    assert third.replicas[1, 0].core.trust is DiskTrust.SOUND
+    assert third.replicas[1, 0].core.end_offset == end + 1
