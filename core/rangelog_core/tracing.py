@@ -63,6 +63,10 @@ class OpenSpan:
     def __init__(self, span: Span) -> None:
         self._span = span
 
+    def event(self, name: str, **attributes: str | int) -> None:
+        """Note that something happened now, with attributes that get the prefix `rangelog.`."""
+        self._span.add_event(f"rangelog.{name}", _prefixed(attributes))
+
     def end(self, error: BaseException | None = None, **attributes: str | int) -> None:
         """End the span, with further attributes, and with the error that ended the work."""
         for key, value in attributes.items():

@@ -58,6 +58,10 @@ async def test_one_trace_from_client_to_servers(
             async with client.writer("flights") as second:  # seals what the first left open
                 await second.append(b"two")
             assert len(spans.named("rangelog.failover.seal")) == 1
+            for batch in spans.named("rangelog.append"):
+                assert (
+                    len({each.attributes["rangelog.server"] for each in batch.events if each.attributes}) >= 2
+                )  # acks
             opened = spans.named("rangelog.writer.open")
             ids = {f"0x{each.context.trace_id:032x}" for each in opened}
             calls = told("rangelog.v1.PlacementDriver/OpenWriter") + told("rangelog.v1.PlacementDriver/OpenWriters")

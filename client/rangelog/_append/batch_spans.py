@@ -1,7 +1,8 @@
 """Spans of a writer's batches: each from its submission to the ack. Made only where a trace is recorded.
 
 What holds: batches end in order of their offsets, and every span that has begun ends: acked, or with an error. There are
-as many open spans as batches in flight.
+as many open spans as batches in flight. A span has an event for each server that flushed the batch before the ack: frames
+carry no context, so it is here that one sees which server a batch waited for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class BatchSpans:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._open: deque[tuple[int, tracing.OpenSpan]] = deque()
+        self._flushed: dict[str, int] = {}  # by server: below this offset its flushes are noted
 
     def submitted(self, base_offset: int, end_offset: int, size_bytes: int) -> None:
         """A batch is on its way."""
@@ -26,6 +28,16 @@ class BatchSpans:
         )  # fmt: skip
         if begun is not None:
             self._open.append((end_offset, begun))
+
+    def flushed(self, server: str, durable_offset: int) -> None:
+        """A server holds all batches that end at or below the offset durably."""
+        noted = self._flushed.get(server, 0)
+        for end_offset, begun in self._open:
+            if end_offset > durable_offset:
+                break
+            if end_offset > noted:
+                begun.event("flushed", server=server)
+        self._flushed[server] = max(noted, durable_offset)
 
     def confirmed(self, confirm_offset: int) -> None:
         """All batches that end at or below the offset are acked."""

@@ -154,6 +154,8 @@ class AppenderRunner:
 
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
         """The replica holds all records below `durable_offset` durably."""
+        if self._spans is not None:
+            self._spans.flushed(replica.server, durable_offset)
         self.core.acked(_now_ms(), range_index, replica, durable_offset)
         self._perform()
 

@@ -287,7 +287,9 @@ class PdClient:
         if not self._was_reached and self._first_contact_s < timeout_s:
             return tries.no_answer(Unavailable(f"no placement driver at {', '.join(self._endpoints)}: {last.message}"))
         if isinstance(last, RequestTimeout):
-            return tries.no_answer(RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}{tries.refused_before}"))
+            return tries.no_answer(
+                RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}{tries.refused_before}")
+            )
         return tries.no_answer(Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})"))
 
     def _judge(self, error: RangelogError, endpoint: str) -> RangelogError:

@@ -153,6 +153,10 @@ async def test_a_stream(spans: Spans) -> None:
         assert sum(each.attributes["rangelog.records"] for each in batches) == 1_000 and len(batches) < 100
         assert batches[0].attributes["rangelog.base_offset"] == 0
         assert all(each.status.status_code is StatusCode.UNSET for each in batches)
+        for each in batches:  # this cluster has one server
+            flushed = [event.attributes["rangelog.server"] for event in each.events if event.name == "rangelog.flushed"]
+            assert flushed == ["fake"]
+            assert all(each.start_time <= event.timestamp <= each.end_time for event in each.events)
         assert spans.one("rangelog.reader.open").attributes["rangelog.stream"] == "flights"
         cluster.hold_acks()
         async with client.writer("flights") as writer:
