@@ -30,6 +30,14 @@ LOG_ENCRYPTION: tuple[Mutant, ...] = (
         _STORE_TEST,
     ),
     rare(
+        "file-in-clear-used-again",
+        "an encrypted segment has records in clear behind its end",
+        _FILES,
+        "        if not in_clear or not self.keys.encrypt:\n",
+        "        if True:\n",
+        _STORE_TEST,
+    ),
+    rare(
         "position-not-guarded",
         "one place is encrypted twice, and nobody notices",
         _CIPHER,

@@ -18,6 +18,7 @@ from rangelog_core.errors import RangelogError, StorageFull, UnsupportedVersion
 from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES, HEADER_COPY_BYTES, LogKeys, SegmentCipher
 from rangelog_server.wal.entry import (
     CLEAR_SEGMENT_VERSION,
+    ENCRYPTED_SEGMENT_VERSION,
     ENTRY_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     Entry,
@@ -87,6 +88,7 @@ class SegmentFiles:
         self.free_files_max = FREE_FILES_MAX
         self.count = 0  # of files that take up space
         self._free: list[Path] = []  # to be recycled, newest last
+        self._unwanted: list[Path] = []  # to be removed: they have bytes in clear, and new segments are encrypted
         self._shrinking: tuple[Path, int] | None = None  # the file that is being freed, and its length
 
     def path(self, sequence: int) -> Path:
@@ -112,13 +114,31 @@ class SegmentFiles:
                 segments.append(segment)
                 self._check_header(segment)
             elif name.startswith("free-"):
-                self._free.append(path)
+                self._set_free(path, in_clear=self.keys.encrypt and not self._is_encrypted(path))
             elif name.endswith(".tmp"):
                 unfinished.append(path)
         for path in unfinished:
             self.io.unlink(path)
-        self.count = len(segments) + len(self._free)
+        self.count = len(segments) + len(self._free) + len(self._unwanted)
         return segments
+
+    def _is_encrypted(self, path: Path) -> bool:
+        """Whether a free file was an encrypted segment, whose bytes are then all of those."""
+        fd = self.io.open(path)
+        try:
+            return segment_version(read_all(self.io, fd, SEGMENT_HEADER_BYTES, 0)) == ENCRYPTED_SEGMENT_VERSION
+        except OSError:
+            return False
+        finally:
+            self.io.close(fd)
+
+    def _set_free(self, path: Path, *, in_clear: bool) -> None:
+        if not in_clear or not self.keys.encrypt:
+            self._free.append(path)
+            return
+        unwanted = path.with_suffix(".tmp")  # another name than that of a file to come; a start removes it
+        self.io.rename(path, unwanted)
+        self._unwanted.append(unwanted)
 
     def _check_header(self, segment: Segment) -> None:
         try:
@@ -158,7 +178,10 @@ class SegmentFiles:
                 self.count -= 1
                 fd = -1
         if fd < 0:
-            if self.capacity_bytes and not beyond and (self.count + 1) * self.segment_bytes > self.capacity_bytes:
+            while self._unwanted and self._is_full:
+                self.io.unlink(self._unwanted.pop())
+                self.count -= 1
+            if self._is_full and not beyond:
                 raise StorageFull(f"the log has reached its capacity of {self.capacity_bytes} bytes")
             path = self.directory / f"free-{sequence:016x}.seg"
             fd = self.io.create(path, self.segment_bytes)
@@ -183,6 +206,11 @@ class SegmentFiles:
             self.count -= 1
         return segment
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether another file would go beyond the capacity."""
+        return bool(self.capacity_bytes) and (self.count + 1) * self.segment_bytes > self.capacity_bytes
+
     def clear_headers(self, segment: Segment, positions: Sequence[int]) -> None:
         """Overwrite headers of an unfinished write, durably: behind a later end they would stand for missing bytes."""
         for position in positions:
@@ -197,17 +225,17 @@ class SegmentFiles:
         self.io.rename(self.path(segment.sequence), free)
         self.drop_sidecar(segment.sequence)
         self.io.sync_directory(self.directory)
-        self._free.append(free)
+        self._set_free(free, in_clear=segment.cipher is None)
 
     @property
     def has_surplus(self) -> bool:
-        """Whether there are more free files than are kept."""
-        return self._shrinking is not None or len(self._free) > self.free_files_max
+        """Whether there are more free files than are kept, or some that may not be used again."""
+        return self._shrinking is not None or bool(self._unwanted) or len(self._free) > self.free_files_max
 
     def shrink(self) -> None:
         """Free some bytes of the surplus; call it again after a pause. Raises OSError."""
         if self._shrinking is None:
-            path = self._free.pop(0)
+            path = (self._unwanted or self._free).pop(0)
             self._shrinking = path, self._size_of(path)
         path, size = self._shrinking
         if size > SHRINK_BYTES:

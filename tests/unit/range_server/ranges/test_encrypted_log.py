@@ -14,7 +14,15 @@ from rangelog_server.ranges.replica import DiskTrust
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.encryption import ENCRYPTED_START_BYTES, LogKeys
-from rangelog_server.wal.entry import ENCRYPTED_VERSION, ENTRY_HEADER_BYTES, SEGMENT_HEADER_BYTES, Kind, parse_header
+from rangelog_server.wal.entry import (
+    CLEAR_SEGMENT_VERSION,
+    ENCRYPTED_VERSION,
+    ENTRY_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Kind,
+    parse_header,
+    segment_version,
+)
 from rangelog_server.wal.log import Wal
 from tests.fakes.faces import LogDisk
 from tests.support.log_keys import MemoryKeys, NonceWatch, encrypted_keys
@@ -410,3 +418,27 @@ def test_a_key_turns_only_the_log_of_its_own_setting() -> None:
     drop(store, (1, 0))
     assert store.wal.current_sequence == drop_all and store.wal.stale_segments() == []
     assert store.wal.keys_in_use() == {"": 1}
+
+
+@pytest.mark.parametrize("capacity_segments", [0, 6])
+def test_no_byte_in_clear_is_taken_over_into_an_encrypted_segment(capacity_segments: int) -> None:
+    """Files of segments in clear are removed, also those that were free before the log was encrypted, at the capacity too."""
+    disk, capacity_bytes = LogDisk(), capacity_segments * SEGMENT_BYTES
+    store = open_store(disk, None, capacity_bytes=capacity_bytes)
+    append(store, (1, 0), b"stays")
+    for number in range(4):
+        for _ in range(25):
+            append(store, (2 + number, 0), SECRET * 40)
+        drop(store, (2 + number, 0))
+    store.reclaim()
+    freed = [name for name in disk.list(Path("/log")) if name.startswith("free-")]
+    assert freed and any(SECRET in disk.content(name) for name in freed)
+    encrypted = open_store(disk, encrypted_keys(SALT), capacity_bytes=capacity_bytes)
+    for _ in range(60):
+        append(encrypted, (9, 0), b"harmless" * 100)
+        files = [name for name in disk.list(Path("/log")) if not name.endswith(".idx")]
+        assert not capacity_segments or len(files) <= capacity_segments + 1, files
+    names = disk.list(Path("/log"))
+    assert not any(name.startswith("free-") and SECRET in disk.content(name) for name in names)
+    used = [bytes(disk.content(name)) for name in names if name.startswith("wal-")]
+    assert not any(SECRET in data for data in used if segment_version(data) != CLEAR_SEGMENT_VERSION)
