@@ -53,8 +53,11 @@ RightsCheck = Callable[[Principal, str, Any], Awaitable[None]]
 """Given who calls, what, and the request; raises where it may not."""
 Refused = Callable[[str, str, str, RangelogError], None]
 """Given who was refused (empty: nobody knows), its host, the method and the error."""
-CallHold = Callable[[Principal | None, str, float | None], Awaitable[None]]
-"""Given who calls, what, and the time left in s (None: no deadline); waits until the call may be made."""
+CallHold = Callable[[Principal | None, str, float | None, Any], Awaitable[Callable[[Any], object] | None]]
+"""Given who calls, what, the time left in s (None: no deadline) and the request; waits until the call may be made.
+
+Returns what is to be told of the response; None: nothing.
+"""
 _REFUSALS = (Unauthorized, RoleForbids, RightMissing, HandshakeFailed)
 
 
@@ -102,11 +105,14 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                     check_caller(principal, method, request)
                     if self.check_rights is not None:
                         await self.check_rights(principal, method, request)
+                counted = None
                 if self.hold is not None and not is_open:
-                    await self.hold(principal, method, context.time_remaining())
+                    counted = await self.hold(principal, method, context.time_remaining(), request)
                 with served(method.removeprefix("/"), handler_call_details.invocation_metadata or ()):
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         response = await inner(request, context)
+                if counted is not None:
+                    counted(response)
                 code = OK
                 return response
             except Exception as error:

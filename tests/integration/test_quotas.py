@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -14,8 +15,10 @@ import pytest
 import rangelog
 from rangelog_cli.certs.authority import Authority
 from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import RangelogError
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.stream_config import StreamConfig
+from rangelog_proto.v1 import pd_pb2
 from tests.security.rights import pdctl
 from tests.support.certificates import TestCertificates
 
@@ -134,3 +137,58 @@ async def test_readers_and_producers_are_held_off_as_well(cluster_factory: Clust
         took_s = time.monotonic() - began_s
         print(f"quotas: a reader at {seen * len(value) / took_s / RATE:.2f} of the prefix's quota")
         assert seen == count + before and 0.7 <= seen * len(value) / took_s / RATE <= 1.15
+
+
+async def test_a_low_quota_is_kept_whoever_comes_and_however(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+    """By one reader and by ten, by calls with little time, and by rows of a table: nobody gets more than burst and rate."""
+    cluster = cluster_factory(range_servers=1, brokers=1, tls=True)
+    tls = clients(cluster, tmp_path)
+    rate, seconds = 65_536, 12.0
+    async with await rangelog.connect(cluster.connect_string, tls=tls("low")) as client:
+        await client.create_stream("s", StreamConfig(tiered=False, replicas=1, acks=1))
+        async with client.writer("s") as writer:
+            for _ in range(40):
+                await writer.append_batch([os.urandom(100_000)])
+        await client.tables.create("rows", partitions=1)
+        table = client.table("rows")
+        await table.put(b"k", b"0")
+        quota(cluster, "set", "--principal", "low", "--append-bytes-per-s", "64KiB", "--read-bytes-per-s", "64KiB",
+              "--calls-per-s", "5")  # fmt: skip
+        await asyncio.sleep(4.0)
+        for readers in (1, 10):
+            read = await asyncio.gather(*(bytes_read(client, seconds) for _ in range(readers)))
+            got = sum(read) / (rate * seconds)
+            print(f"\nquotas: {readers} readers at {got:.2f} of the quota")
+            assert 0.3 <= got <= 1.0 + (rate / 2 + 2 * 240 * 1024) / (rate * seconds)  # the burst, and a reply at each end
+        answered = await asyncio.gather(*(short_calls(client, 6.0) for _ in range(20)))
+        print(f"quotas: {sum(answered)} calls of 200 ms in 6 s, 5 a second are allowed")
+        assert 5 <= sum(answered) <= 5 * 6 + 10
+        await asyncio.sleep(3.0)
+        began_s, put = time.monotonic(), 0
+        while time.monotonic() - began_s < 10.0:
+            await table.put(b"k", os.urandom(50_000))
+            put += 50_000
+        got = put / (rate * (time.monotonic() - began_s))
+        print(f"quotas: rows at {got:.2f} of the quota")
+        assert 0.5 <= got <= 1.2
+
+
+async def bytes_read(client: rangelog.Client, seconds: float) -> int:
+    """Read a stream again and again."""
+    found, until_s = 0, time.monotonic() + seconds
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while time.monotonic() < until_s:
+                async for record in client.reader("s", start="earliest", follow=False):
+                    found += len(record.value)
+    return found
+
+
+async def short_calls(client: rangelog.Client, seconds: float) -> int:
+    """Call again and again with little time; return how many were answered."""
+    answered, until_s = 0, time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        with contextlib.suppress(RangelogError):
+            await client.metadata.pd.list_streams(pd_pb2.ListStreamsRequest(), timeout_s=0.2)
+            answered += 1
+    return answered

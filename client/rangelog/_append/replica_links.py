@@ -114,6 +114,7 @@ class ReplicaLinks:
         self._dialed: dict[ReplicaId, None] = {}
         self._unsupported: set[ReplicaId] = set()
         self._left = False
+        self.problems: dict[ReplicaId, str] = {}  # why a replica is not connected, as its last try said
         self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
 
     def connect(self, replica: ReplicaId) -> None:
@@ -161,6 +162,7 @@ class ReplicaLinks:
         """See DialWaiter."""
         if self._left:
             return
+        self.problems[replica] = error.message
         if isinstance(error, WriterFenced | InternalError):
             self._events.refused(self._range_index, replica, error)
         elif isinstance(error, UnsupportedVersion) and replica not in self._unsupported:
@@ -174,6 +176,7 @@ class ReplicaLinks:
         listener = _Listener(self._events, self._range_index, replica, self.followed, self._broke)
         connection.listen(self._stream_id, self._range_index, listener)
         self._open[replica] = connection
+        self.problems.pop(replica, None)
         head = self._head
         connection.confirm(head.stream_id, head.range_index, head.epoch, head.confirm_offset, head.start_offset)
         self._events.connected(self._range_index, replica)

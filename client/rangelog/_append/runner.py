@@ -119,6 +119,13 @@ class AppenderRunner:
         """Return for how long quotas have held this writer off: time that no server is late by."""
         return self.core.held_ms / 1000
 
+    @property
+    def problem(self) -> str:
+        """Why replicas of the open range are not connected; empty: all are, or nothing was heard of the others yet."""
+        links = self._links.get(self.core.range_index)
+        found = links.problems if links is not None else {}
+        return "; ".join(dict.fromkeys(f"{replica.server}: {message}" for replica, message in found.items()))
+
     def close(self) -> None:
         """Stop; connections stay open for other writers. The last confirm offset is sent, since no other program sends it."""
         self._closed = True

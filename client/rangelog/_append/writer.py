@@ -480,8 +480,9 @@ class Writer:
 
     def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
         confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
-        why = "too few range servers answer? The writer retries; see `pdctl server list`"
-        return AppendTimeout(f"not acked within {limit_s:g} s{confirmed}: {why}", outcome_unknown=outcome_unknown)
+        why = (self._runner.problem if self._runner else "") or "too few range servers answer?"
+        why = f"not acked within {limit_s:g} s{confirmed}: {why}; the writer retries; see `pdctl server list`"
+        return AppendTimeout(why, outcome_unknown=outcome_unknown)
 
     def _running(self) -> AppenderRunner:
         if self._closed:

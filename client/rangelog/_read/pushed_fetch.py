@@ -64,9 +64,15 @@ class PushedFetch:
             raise
 
     async def next(self) -> FetchAnswer:
-        """Return the next reply. Raises the error in the reply, RequestTimeout, ProtocolViolation or Corruption."""
-        frame = await self._replies.next(timeout_s=self._timeout_s)
-        answer = decode_fetch_answer(frame, self._key, self.position)
+        """Return the next reply. Raises the error in the reply, RequestTimeout, ProtocolViolation or Corruption.
+
+        Replies that only say that a quota holds the reader off are passed over.
+        """
+        held = True
+        while held:
+            frame = await self._replies.next(timeout_s=self._timeout_s)
+            answer = decode_fetch_answer(frame, self._key, self.position)
+            held = answer.held and not answer.last
         self.over = answer.last
         self.position = answer.batches.end_offset
         self._taken_bytes += len(frame.payload)

@@ -52,7 +52,8 @@ class FenceAnswer(NamedTuple):
 class FetchAnswer(NamedTuple):
     """The records of a replica from an offset on. `sealed_end_offset`: None while the replica knows no committed end.
 
-    `durable_offset`: the end of the replica's records, readable or not. `last`: no other reply follows.
+    `durable_offset`: the end of the replica's records, readable or not. `last`: no other reply follows. `held`: the reader is
+    over a quota, and records come in a later reply.
     """
 
     start_offset: int
@@ -62,6 +63,7 @@ class FetchAnswer(NamedTuple):
     doubtful: bool
     last: bool
     batches: CheckedBatches
+    held: bool = False
 
 
 class TimestampAnswer(NamedTuple):
@@ -105,6 +107,7 @@ def decode_fetch_answer(frame: Frame, key: RangeKey, offset: int) -> FetchAnswer
         reply.doubtful,
         reply.last,
         check_batches(frame.payload, stream_id=key.stream_id, range_index=key.range_index, offset=offset),
+        reply.held,
     )
 
 

@@ -137,7 +137,7 @@ class Fetch(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., end_offset: _Optional[int] = ..., renews: bool = ..., confirm_wanted_offset: _Optional[int] = ...) -> None: ...
 
 class FetchReply(_message.Message):
-    __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset", "last", "doubtful")
+    __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset", "last", "doubtful", "held")
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,7 @@ class FetchReply(_message.Message):
     DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     DOUBTFUL_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     start_offset: int
     confirm_offset: int
     sealed_end_offset: int
@@ -152,7 +153,8 @@ class FetchReply(_message.Message):
     durable_offset: int
     last: bool
     doubtful: bool
-    def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ..., last: bool = ..., doubtful: bool = ...) -> None: ...
+    held: bool
+    def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ..., last: bool = ..., doubtful: bool = ..., held: bool = ...) -> None: ...
 
 class LookupTimestamp(_message.Message):
     __slots__ = ("stream_id", "range_index", "timestamp_ms", "known_end_offset", "before_timestamp_ms")

@@ -1,7 +1,8 @@
 """The quotas of one process: fetched when a heartbeat's answer names another version, and what clients have taken of them.
 
-What holds: nobody gets an error for being over a quota, nor waits longer at a time than the limits below. Servers and
-administrators are not held off. What a resource is called is asked for in the background: until it is known no prefix counts.
+What holds: what is taken over a quota is waited for, and a call that cannot wait for as long as that is refused, with an error
+that clients repeat, before anything is done or counted. Servers and administrators are not held off. What a resource is called
+is asked for in the background: until it is known no prefix counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rangelog_core.errors import Overloaded, RangelogError
 from rangelog_core.ids import is_internal_name
@@ -25,7 +26,7 @@ from rangelog_proto.v1.rights_pb2_grpc import RightsStub
 FETCH_TIMEOUT_S = 3.0
 FETCH_AGAIN_S = 0.5
 CALL_HOLD_S_MAX = 10.0
-"""A call is held for so long at most, and for half of the time that its caller waits: then it is handled."""
+"""A call is held for so long at most, and for half of the time that its caller waits: what would take longer is refused."""
 CALLS_HELD_MAX = 1_000
 CALLS_OF_PRINCIPAL_HELD_MAX = 100
 """Above these limits further calls are answered with Overloaded, which clients repeat."""
@@ -36,6 +37,12 @@ SERVER_NAMES = ("range-server ", "broker ")
 """How servers greet, which is believed only where nobody is known."""
 _ASKER = "client:quotas"
 _log = logging.getLogger("rangelog.quotas")
+
+_TABLES = "/rangelog.v1.Tables/"
+ROWS = {f"{_TABLES}{call}": Measure.READ for call in ("Get", "Scan", "Watch")} | {f"{_TABLES}Apply": Measure.APPEND}
+"""Calls whose bytes count: of the request where it changes rows, else of the response."""
+Counted = Callable[[Any], object]
+"""Given a call's response."""
 
 Resource = tuple[int, int]
 """Kind and id."""
@@ -96,33 +103,61 @@ class QuotaGuard:
                 self._naming = asyncio.create_task(self._ask_names(self.pd))
         return found
 
-    async def hold_call(self, principal: Principal | None, method: str, remaining_s: float | None) -> None:
-        """Hold a call until its client may make it. `method`: "/package.Service/Method". `remaining_s`: of its deadline.
+    async def hold_call(
+        self, principal: Principal | None, method: str, remaining_s: float | None, request: Any = None
+    ) -> Counted | None:
+        """Hold a call until its client may make it. Return what is to be told of the response, None: nothing.
 
-        Raises Overloaded where too many calls are held already.
+        `method`: "/package.Service/Method". `remaining_s`: of its deadline. Raises Overloaded where the call would have to
+        wait for longer than half of that, or where too many calls wait already.
         """
         self.refresh()
         who = client_of(principal)
         if not self.book.any or who is None or (method and Role.CLIENT not in roles_of_call(method)):
-            return
+            return None
         await self.hold(who, Measure.CALLS, 1, remaining_s)
+        measure = ROWS.get(method)
+        if measure is None or request is None:
+            return None
+        found = self.name_of((rights_pb2.RESOURCE_KIND_TOPIC, request.topic_id))
+        name = found.name if found is not None else None
+        await self.hold(who, measure, request.ByteSize() if measure is Measure.APPEND else 0, remaining_s, name)
+        buckets = self.book.buckets(who, name, Measure.READ)
+        if measure is Measure.APPEND or not buckets:
+            return None
+        return lambda response: charge(buckets, self.now_us(), response.ByteSize())
 
-    async def hold(self, who: str, measure: Measure, units: int, remaining_s: float | None) -> None:
-        """Count `units`, and wait for what was owed before. Raises Overloaded."""
-        buckets = self.book.buckets(who, None, measure)
+    async def hold(
+        self, who: str, measure: Measure, units: int, remaining_s: float | None, name: str | None = None
+    ) -> None:
+        """Wait for what is owed, then count `units`; those of whoever waits already are counted. `name`: for prefixes.
+
+        Raises Overloaded, and counts nothing, where the wait would be too long: after as much of it as there is time for.
+        """
+        buckets = self.book.buckets(who, name, measure)
         if not buckets:
             return
         now_us = self.now_us()
-        held_us = owed_us(buckets, now_us)
+        held_us = before_us = owed_us(buckets, now_us)
         if held_us and (self.calls_held >= CALLS_HELD_MAX or self._held_of.get(who, 0) >= CALLS_OF_PRINCIPAL_HELD_MAX):
             raise Overloaded(
                 f"too many calls of {who} wait for their quota: make fewer at once, or ask for a larger quota"
             )
-        charge(buckets, now_us, units)
         limit_s = CALL_HOLD_S_MAX if remaining_s is None else min(CALL_HOLD_S_MAX, max(0.0, remaining_s) / 2)
-        held_us = min(held_us, int(limit_s * 1_000_000))
-        if not held_us:
-            return
+        limit_us = int(limit_s * 1_000_000)
+        if held_us <= limit_us:
+            charge(buckets, now_us, units)
+        else:
+            held_us = limit_us
+        if held_us:
+            await self._wait(who, measure, held_us)
+        if before_us > limit_us:
+            raise Overloaded(
+                f"{who} is over its quota ({measure.name.lower()}) by {before_us / 1e6:.1f} s, and the call cannot wait for "
+                "that long: make fewer, give them more time, or ask for a larger quota"
+            )
+
+    async def _wait(self, who: str, measure: Measure, held_us: int) -> None:
         self.counts.note(measure, held_us)
         self.calls_held += 1
         self._held_of[who] = self._held_of.get(who, 0) + 1

@@ -49,6 +49,7 @@ def test_set(pd: Any, pdctl: Any) -> None:
         (("--principal", "a", "--calls-per-s", "1.5"), "for example 100"),
         (("--principal", "a", "--calls-per-s", "9" * 30), "for example 100"),
         (("--principal", "a b", "--calls-per-s", "5"), "client"),
+        (("--principal", "admin:x", "--calls-per-s", "5"), "quotas are for clients: name client:NAME"),
     ],
 )
 def test_what_is_no_quota(pd: Any, pdctl: Any, arguments: tuple[str, ...], told: str) -> None:

@@ -12,7 +12,7 @@ from rangelog_core.net.principals import Principal, Role
 from rangelog_core.quotas import NAMELESS, Measure
 from rangelog_core.rights import KINDS
 from rangelog_proto.v1 import quotas_pb2 as pb
-from rangelog_proto.v1 import rights_pb2
+from rangelog_proto.v1 import rights_pb2, table_pb2, table_service_pb2
 from rangelog_server_common.quotas import guard as module
 from rangelog_server_common.quotas.guard import Name, QuotaGuard, QuotaMeter, client_of
 
@@ -112,7 +112,7 @@ def test_whom_quotas_are_for() -> None:
 
 
 async def test_a_held_call_keeps_to_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the time that its caller waits at most; then it is handled."""
+    """Half of the time that its caller waits at most; then it is refused, and does not count: a short deadline lifts no quota."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -121,12 +121,19 @@ async def test_a_held_call_keeps_to_its_deadline(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(asyncio, "sleep", sleep)
     guard = make(Driver())
     guard.book.load([pb.Quota(principal="client:a", calls_per_s=1)], 1)
-    for remaining_s in (None, None, 0.4, -1.0, None):
+    for remaining_s in (None, None):
         await guard.hold_call(ALICE, LISTING, remaining_s)
-    assert slept == [0.5, 0.2, 3.5]
-    for _ in range(20):
-        await guard.hold_call(ALICE, LISTING, None)
-    assert slept[-1] == module.CALL_HOLD_S_MAX
+    for remaining_s in (0.4, -1.0):
+        with pytest.raises(Overloaded, match=r"client:a is over its quota \(calls\) by 1\.5 s") as refused:
+            await guard.hold_call(ALICE, LISTING, remaining_s)
+        assert refused.value.retriable
+    await guard.hold_call(ALICE, LISTING, None)
+    assert slept == [0.5, 0.2, 1.5]
+    passed = 0
+    with pytest.raises(Overloaded):
+        for passed in range(20):
+            await guard.hold_call(ALICE, LISTING, None)
+    assert passed == 8 and slept[-2:] == [9.5, module.CALL_HOLD_S_MAX]
     assert guard.counts.count == {"calls": len(slept)} and guard.calls_held == 0
 
 
@@ -147,3 +154,30 @@ async def test_the_number_of_held_calls_is_bounded(monkeypatch: pytest.MonkeyPat
         task.cancel()
     await asyncio.gather(*held, return_exceptions=True)
     assert guard.calls_held == 0 and not guard._held_of
+
+
+async def test_the_bytes_of_rows_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is put before it is applied, of what is read when it is answered; by the name of the table as well."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(round(seconds, 3))
+
+    guard = make(Driver())
+    guard._names[TOPIC, 7] = Name("shop/orders", internal=False)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    guard.book.load([pb.Quota(prefix="shop/", append_bytes_per_s=100_000, read_bytes_per_s=100_000)], 1)
+    write = table_pb2.TableWrite(key=b"k", value=bytes(200_000))
+    command = table_service_pb2.NumberedTableCommand(command=table_pb2.TableCommand(writes=[write]))
+    put = table_service_pb2.ApplyTableRequest(topic_id=7, commands=[command])
+    for _ in range(2):
+        assert await guard.hold_call(ALICE, "/rangelog.v1.Tables/Apply", None, put) is None
+    assert slept == [pytest.approx(1.5, abs=0.01)]
+    get = table_service_pb2.GetRowsRequest(topic_id=7)
+    for call in ("Get", "Scan"):
+        counted = await guard.hold_call(ALICE, f"/rangelog.v1.Tables/{call}", None, get)
+        assert counted is not None
+        counted(table_service_pb2.GetRowsResponse(rows=[table_pb2.TableRow(value=bytes(200_000))]))
+    assert slept[1:] == [pytest.approx(1.5, abs=0.01)]
+    other = table_service_pb2.GetRowsRequest(topic_id=8)
+    assert await guard.hold_call(ALICE, "/rangelog.v1.Tables/Get", None, other) is None and len(slept) == 2

@@ -6,6 +6,9 @@ replies while its credit lasts, each with the next records: records are pushed w
 the disk while the reply before is sent and the reader decodes it. Replies are at most the requested wait apart. The fetch
 ends with an error, at the end of a sealed range, at its own end offset, or when the reader ends it.
 
+While a reader is over a quota none of its fetches gets records: a pushed fetch gets replies that say so, any other one ends with
+Overloaded. What is read counts when it is read, not when it is sent: of all fetches that wait, one passes at a time.
+
 Batches from the disk are checked before they are sent; a wrong checksum quarantines the replica, a fault of the disk only if
 it lasts. Every failure in a fetch is sent as its reply, and its turn goes to the next fetch.
 """
@@ -20,6 +23,7 @@ import structlog
 
 from rangelog_core.errors import (
     InternalError,
+    Overloaded,
     ProtocolViolation,
     RangelogError,
     RangeNotFound,
@@ -37,7 +41,7 @@ from rangelog_server.serving.needs import resource, verbs_of_fetch
 from rangelog_server_common.metrics.tally import count_by
 
 READ_HELD_S_MAX = 4.0
-"""A reader counts a replica as silent after 5 s: it is held off for less at a time."""
+"""A reader counts a replica as silent after 5 s: while it is held off it is told so before."""
 
 _log = structlog.get_logger("fetch")
 
@@ -79,7 +83,7 @@ class _Fetch:
         "_deadline",
         "_follows",
         "_has_turn",
-        "_held",
+        "_held_until",
         "_hosted",
         "_message",
         "_offset",
@@ -102,7 +106,7 @@ class _Fetch:
         self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
         self._follows = message.credit_bytes > 0
         self._has_turn = False
-        self._held = False  # for this reply, already
+        self._held_until: float | None = None  # by then a reply is due; None: no quota holds it off
         self._out_of_credit = False
         self._over = False
         self._ahead: _Reading | None = None  # the next batches
@@ -120,19 +124,40 @@ class _Fetch:
         self._guarded(self._attempt)
 
     def _holds(self) -> bool:
-        """Whether the reader is over a quota, so that its next reply waits; once for each reply. Its turn goes to others."""
+        """Whether the reader is over a quota, so that its next records wait. Its turn goes to others."""
         message, connection = self._message, self._connection
-        if self._held or not message.bytes_max or message.recovery_epoch:
+        if not message.bytes_max or message.recovery_epoch:
             return False
         owed_us = connection.meter.owed_us(connection.meter.buckets(Measure.READ, resource(message.stream_id)))
         if not owed_us:
+            self._held_until = None
             return False
-        held_s = min(owed_us / 1_000_000, READ_HELD_S_MAX)
-        self._held = True
+        loop = connection.plane.loop
+        if self._held_until is None:
+            self._held_until = loop.time() + READ_HELD_S_MAX
+        left_s = self._held_until - loop.time()
+        if left_s <= 0:
+            self._held_until = None
+            self._guarded(self._tell_held)
+            return True
+        held_s = min(owed_us / 1_000_000, left_s)
         connection.plane.quotas.counts.note(Measure.READ, int(held_s * 1_000_000))
-        connection.plane.loop.call_later(held_s, self._again)
+        loop.call_later(held_s, self._again)
         self._end_turn()
         return True
+
+    def _tell_held(self) -> None:
+        """Say that the reader is held off still. Raises Overloaded where the fetch has one reply only."""
+        if not self._follows:
+            raise Overloaded("the reader is over its quota of bytes read: fetch again later, or ask for a larger quota")
+        message = self._message
+        hosted = self._hosted = self._connection.store.find(message.stream_id, message.range_index)
+        self._reply(hosted, [], held=True)
+
+    def _count(self, size_bytes: int) -> None:
+        """Count what is about to be read for the reader."""
+        if self._connection.book.any and not self._message.recovery_epoch:
+            self._connection.meter.take(Measure.READ, resource(self._message.stream_id), size_bytes)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run a step; an error that it raises is sent as the fetch's reply."""
@@ -180,6 +205,7 @@ class _Fetch:
         if self._ahead is not None:
             ahead = self._ahead
             self._forget_ahead()
+            self._count(ahead.plan.size_bytes)
             self._take_when_read(ahead)
             return
         first, last = self._next(hosted)
@@ -187,9 +213,12 @@ class _Fetch:
             self._reach = core.batch_span(last - 1)[1]
             batches = connection.store.cached(hosted, first, last)
             if batches is not None:
+                self._count(sum(map(len, batches)))
                 self._reply(hosted, batches)
                 return
-            self._take_when_read(self._read_from_disk(hosted, first, last))
+            reading = self._read_from_disk(hosted, first, last)
+            self._count(reading.plan.size_bytes)
+            self._take_when_read(reading)
         elif core.sealed_end_offset is not None or message.recovery_epoch:
             self._reply(hosted, [])
         else:
@@ -299,7 +328,9 @@ class _Fetch:
         store.read_faults.succeeded(hosted.key, self._offset, self._reach)
         self._reply(hosted, future.result(), from_disk=True)
 
-    def _reply(self, hosted: HostedReplica, batches: list[bytes], *, from_disk: bool = False) -> None:
+    def _reply(
+        self, hosted: HostedReplica, batches: list[bytes], *, from_disk: bool = False, held: bool = False
+    ) -> None:
         if self._over:
             self._end_turn()
             return
@@ -309,11 +340,8 @@ class _Fetch:
             size_bytes = sum(map(len, batches))
             self._credit -= size_bytes
             self._connection.store.counts.fetched(size_bytes, from_disk=from_disk)
-            self._held = False
-            if self._connection.book.any and not self._message.recovery_epoch:
-                self._connection.meter.take(Measure.READ, resource(self._message.stream_id), size_bytes)
         sealed = core.sealed_end_offset is not None
-        last = not self._follows or self._is_last(batches, sealed)
+        last = not held and (not self._follows or self._is_last(batches, sealed))
         if from_disk and not last:
             self._read_ahead(hosted)
         reply = data_pb2.FetchReply(
@@ -324,6 +352,7 @@ class _Fetch:
             durable_offset=core.durable_offset,
             last=last,
             doubtful=core.trust is DiskTrust.DOUBTFUL,
+            held=held,
         )
         self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
         if last:
