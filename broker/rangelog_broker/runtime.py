@@ -29,6 +29,7 @@ from rangelog_broker.services import SERVICES, add_services
 from rangelog_broker.serving.connection import ProducerPort, make_factory
 from rangelog_broker.serving.needs import needs_of_call
 from rangelog_broker.settings import BrokerSettings, split_listen
+from rangelog_broker.tables.byte_calls import BYTE_CALLS
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.owner_calls import OwnerCalls
@@ -94,7 +95,7 @@ class Runtime:
             client = self._client()
             stack.push_async_callback(client.close)
             rights, trust, verifier = self._open_checks(stack, client)
-            quotas = QuotaGuard()
+            quotas = QuotaGuard(byte_calls=BYTE_CALLS)
             quotas.pd = client.metadata.pd
             stack.push_async_callback(quotas.close)
             control = self._control(verifier)

@@ -189,8 +189,8 @@ def remove(session: Session, principal: str | None, prefix: str | None, output: 
 def _key(principal: str | None, prefix: str | None) -> tuple[str, str]:
     """Return principal and prefix as the state has them. Raises UsageError."""
     from rangelog_core.errors import InvalidArgument
-    from rangelog_core.quotas import check_key
     from rangelog_core.net.principals import Role
+    from rangelog_core.quotas import check_key
     from rangelog_core.rights import CLIENT_START, EVERY_CLIENT
 
     if principal and principal != EVERY_CLIENT and principal.partition(":")[0] not in set(Role):

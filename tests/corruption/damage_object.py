@@ -9,10 +9,10 @@ from typing import Any
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
 from rangelog.tier.object_reader import ObjectReader
-from rangelog.tier.object_store import ObjectInfo
+from rangelog.tier.object_store import ObjectInfo, ObjectTooShort
 from rangelog_core.batch import encode_batch
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
-from rangelog_core.errors import Corruption, InvalidArgument
+from rangelog_core.errors import Corruption
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 from tests.corruption.damage_tally import Damages, Thoroughness
@@ -42,7 +42,7 @@ class OneObject:
         self.asked += 1
         found = data[start : start + length]
         if len(found) != length:
-            raise InvalidArgument(f"object {key} is shorter than what was asked of it")
+            raise ObjectTooShort(f"object {key} is shorter than what was asked of it")
         return found
 
     def head(self, key: str) -> ObjectInfo:

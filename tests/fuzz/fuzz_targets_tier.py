@@ -22,10 +22,10 @@ from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.arrow import SCHEMA
 from rangelog.tier import parquet
 from rangelog.tier.object_reader import ObjectReader
-from rangelog.tier.object_store import ObjectInfo
+from rangelog.tier.object_store import ObjectInfo, ObjectTooShort
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
-from rangelog_core.errors import InvalidArgument, ObjectNotFound, ProtocolViolation
+from rangelog_core.errors import ObjectNotFound, ProtocolViolation
 from rangelog_proto.v1 import common_pb2
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed
@@ -51,7 +51,7 @@ class OneObject:
         """See ObjectStore."""
         data = self.get(key)
         if start < 0 or length < 0 or start + length > len(data):
-            raise InvalidArgument("no such bytes")
+            raise ObjectTooShort("no such bytes")
         return data[start : start + length]
 
     def head(self, key: str) -> ObjectInfo:

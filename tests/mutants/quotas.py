@@ -97,7 +97,7 @@ QUOTAS: tuple[Mutant, ...] = (
          "        if held_us <= limit_us:\n            charge(buckets, now_us, units)\n        else:\n",
          "        charge(buckets, now_us, units)\n        if held_us > limit_us:\n", _GUARDED),
     rare("quotas-rows-free", "tables take and give any number of bytes", _GUARD,
-         "        measure = ROWS.get(method)\n", "        measure = None\n", _GUARDED),
+         "        counts = self.byte_calls.get(method)\n", "        counts = None\n", _GUARDED),
     rare("quotas-queue-unbounded", "held calls pile up in memory", _GUARD,
          "self._held_of.get(who, 0) >= CALLS_OF_PRINCIPAL_HELD_MAX", "False", _GUARDED),
     rare("quotas-producer-ignores", "a producer sends on though its broker holds it off", _PRODUCER,

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from rangelog.tier.object_store import ObjectInfo, check_key
-from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
+from rangelog.tier.object_store import ObjectInfo, ObjectTooShort, check_key
+from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.manifest import parse_manifest
 from rangelog_core.object_keys import MANIFESTS
 from tests.simulation.virtual_time import WALL_S
@@ -127,7 +127,7 @@ class VirtualObjects:
         self._maybe_unavailable()
         data = self._object(key)
         if start + length > len(data):
-            raise InvalidArgument(f"object {key} is shorter")
+            raise ObjectTooShort(f"object {key} is shorter")
         found = data[start : start + length]
         if found and self.chance.random() < self.trouble / 4:
             self.counts["object read wrong"] += 1
@@ -139,7 +139,7 @@ class VirtualObjects:
         found = self.get_range(key, start, len(target))
         target[: len(found)] = found
         if len(found) < len(target):
-            raise InvalidArgument(f"object {key} came too short")
+            raise ObjectTooShort(f"object {key} came too short")
         return 0.0
 
     def head(self, key: str) -> ObjectInfo:

@@ -14,8 +14,8 @@ from itertools import pairwise
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 from rangelog.tier.object_reader import ByteSpan
-from rangelog.tier.object_store import ObjectStore
-from rangelog_core.errors import InvalidArgument, Unavailable
+from rangelog.tier.object_store import ObjectStore, ObjectTooShort
+from rangelog_core.errors import Unavailable
 from rangelog_core.limits import MIB
 
 BYTES_MAX = 128 * MIB
@@ -85,7 +85,7 @@ class ObjectFetcher:
         ):  # released before the waiters are woken
             try:
                 came_s = self.store.read_into(key, part.begin, into, lambda: self._closed or stopped())
-            except InvalidArgument:
+            except ObjectTooShort:
                 return  # the checksum will not fit, and its check fetches again
         waited_s = time.monotonic() - begun_s - came_s
         self.part_bytes = suitable_part(part.size, came_s, waited_s, self.part_bytes)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
-from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
+from rangelog.tier.object_store import ObjectInfo, ObjectTooShort, check_key, check_span, fill, source_size
+from rangelog_core.errors import ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
 
 _ASIDE = ".aside"
 _REPLACE_LOCK = "replace.lock"
@@ -112,13 +112,13 @@ class FileStore:
             return source.read(), _etag(os.fstat(source.fileno()))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
+        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, ObjectTooShort, Unavailable."""
         check_span(key, start, length)
         with _mapped(self._named(key), self._root), self._path(key).open("rb") as source:
             source.seek(start)
             data = source.read(length)
         if len(data) != length:
-            raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
+            raise ObjectTooShort(f"object {key} has no bytes {start} to {start + length}")
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:

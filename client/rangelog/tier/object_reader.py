@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA
 from rangelog.tier.object_cipher import ENCRYPTED_MAGIC, cipher_of, is_encrypted, properties_to_read
-from rangelog.tier.object_store import ObjectStore
+from rangelog.tier.object_store import ObjectStore, ObjectTooShort
 from rangelog.tier.parquet import BATCH_HEADER, FORMAT_VERSION, MAGIC, OBJECT_SCHEMA, ROW_GROUP_CRCS, ROW_GROUP_ENDS
 from rangelog_core.batch import HEADER_BYTES, BatchHeader, peek_header
 from rangelog_core.batch_extension import decode_extension
-from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RangelogError
+from rangelog_core.errors import Corruption, ProtocolViolation, RangelogError
 from rangelog_core.limits import KIB, MIB
 from rangelog_core.versions import OBJECT_VERSIONS, unsupported
 from rangelog_proto.v1 import common_pb2
@@ -177,7 +177,7 @@ class ObjectReader:
             if attempt or data is None:
                 try:
                     data = self._store.get_range(self._object.key, span.begin, span.size)
-                except InvalidArgument:  # the reply was too short
+                except ObjectTooShort:  # the reply was too short
                     if attempt == READ_ATTEMPTS - 1:
                         raise
                     continue
@@ -354,7 +354,7 @@ class _as_corruption:  # noqa: N801  # reads as a phrase
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, InvalidArgument):
+        if isinstance(error, ObjectTooShort):
             raise Corruption(f"object {self._key} is shorter than the placement driver lists") from error
         if isinstance(error, RangelogError) or not isinstance(error, Exception):
             return

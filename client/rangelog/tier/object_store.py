@@ -40,6 +40,10 @@ class ObjectInfo:
     stored_ms: int = 0
 
 
+class ObjectTooShort(InvalidArgument):
+    """An object does not have the bytes that were asked for. No other mistake in an argument is taken for damage."""
+
+
 class ObjectStore(Protocol):
     """The interface of an object store. Keys are relative to the URL's prefix."""
 
@@ -63,13 +67,13 @@ class ObjectStore(Protocol):
         """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
+        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, ObjectTooShort, Unavailable."""
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
         """Fill `target` with the bytes from `start` on, piece by piece, until `stopped` returns True.
 
         Returns the seconds from the first byte of the reply to the last. After an error the content of `target` is undefined.
-        Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable.
+        Raises ObjectNotFound, ObjectTooShort, Unavailable.
         """
 
     def head(self, key: str) -> ObjectInfo:
@@ -96,7 +100,7 @@ def check_key(key: str) -> str:
 def fill(target: memoryview, read: Callable[[int], bytes], stopped: Callable[[], bool], key: str) -> float:
     """Fill memory with the bytes that `read` returns, for ObjectStore.read_into.
 
-    Raises InvalidArgument when there are too few, Unavailable when stopped.
+    Raises ObjectTooShort when there are too few, Unavailable when stopped.
     """
     begun_s = time.monotonic()
     filled = 0
@@ -105,16 +109,16 @@ def fill(target: memoryview, read: Callable[[int], bytes], stopped: Callable[[],
             raise Unavailable(f"the fetch of object {key} was cancelled")
         data = read(min(PIECE_BYTES, len(target) - filled))
         if not data:
-            raise InvalidArgument(f"object {key} is shorter than the requested span")
+            raise ObjectTooShort(f"object {key} is shorter than the requested span")
         target[filled : filled + len(data)] = data
         filled += len(data)
     return time.monotonic() - begun_s
 
 
 def check_span(key: str, start: int, length: int) -> None:
-    """Check a span. Raises InvalidArgument for one that no object can have, since stores differ in their replies to it."""
+    """Check a span. Raises ObjectTooShort for one that no object can have, since stores differ in their replies to it."""
     if start < 0 or length < 0:
-        raise InvalidArgument(f"object {key} has no {length} bytes from {start} on")
+        raise ObjectTooShort(f"object {key} has no {length} bytes from {start} on")
 
 
 def source_size(source: bytes | Path) -> int:

@@ -22,10 +22,10 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from rangelog.tier.object_store import ObjectTooShort
 from rangelog_core.errors import (
     AccessDenied,
     ConfigInvalid,
-    InvalidArgument,
     ObjectNotFound,
     PreconditionFailed,
     RangelogError,
@@ -104,7 +104,7 @@ def of_answer(error: ClientError, where: str, key: str) -> RangelogError:
     if code == "ConditionalRequestConflict":  # two at once: the key may turn out to be taken
         return Unavailable(f"another request for object {key} in {where} is in progress: try again")
     if code in ("InvalidRange", "416"):
-        return InvalidArgument(f"object {key} is shorter than the requested span")
+        return ObjectTooShort(f"object {key} is shorter than the requested span")
     return _of_key(error, code, where, key) or _of_access(error, code, where, key) or _of_place(error, code, where, key)
 
 

@@ -17,10 +17,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
+from rangelog.tier.object_store import ObjectInfo, ObjectTooShort, check_key, check_span, fill, source_size
 from rangelog.tier.opening import check_bucket
 from rangelog.tier.s3_errors import is_unexplained, mapped
-from rangelog_core.errors import ConfigInvalid, InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
+from rangelog_core.errors import ConfigInvalid, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.limits import MIB
 
 CONNECT_TIMEOUT_S = 3
@@ -155,7 +155,7 @@ class S3Store:
             raise PreconditionFailed(f"object {key} in {self._where} was changed meanwhile") from error
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
+        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, ObjectTooShort, Unavailable."""
         check_span(key, start, length)
         if not length:
             return b""
@@ -164,7 +164,7 @@ class S3Store:
             answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             data: bytes = answer["Body"].read()
         if len(data) != length:
-            raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
+            raise ObjectTooShort(f"object {key} has no bytes {start} to {start + length}")
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
@@ -177,7 +177,7 @@ class S3Store:
             answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             with closing(answer["Body"]) as body:  # closes the connection of a reply that was not read to its end
                 if answer["ContentLength"] != len(target):
-                    raise InvalidArgument(f"object {key} has no bytes {start} to {start + len(target)}")
+                    raise ObjectTooShort(f"object {key} has no bytes {start} to {start + len(target)}")
                 return fill(target, body.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:

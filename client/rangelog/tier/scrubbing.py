@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rangelog.tier.object_store import ObjectInfo, ObjectStore
+from rangelog.tier.object_store import ObjectInfo, ObjectStore, ObjectTooShort
 from rangelog.tier.scrub_sources import CommittedObjects, KnownStreams, StoreListing
 from rangelog.tier.storing import stored_digest
-from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, RangelogError
+from rangelog_core.errors import ObjectNotFound, PreconditionFailed, RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tier_client import TierClient
 from rangelog_core.object_keys import STREAMS, object_of_key, stream_prefix
@@ -152,7 +152,7 @@ class TierScrub:
                 digest = await _on_a_thread(lambda: stored_digest(self._store, row.key, row.size_bytes))
             except ObjectNotFound:
                 return await self._look_at_absent([row])
-            except InvalidArgument:
+            except ObjectTooShort:
                 digest = ""
             problem = "" if digest == row.digest else "its digest differs"
         if not problem or not await self._still_committed([row]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,14 +38,17 @@ SERVER_NAMES = ("range-server ", "broker ")
 _ASKER = "client:quotas"
 _log = logging.getLogger("rangelog.quotas")
 
-_TABLES = "/rangelog.v1.Tables/"
-ROWS = {f"{_TABLES}{call}": Measure.READ for call in ("Get", "Scan", "Watch")} | {f"{_TABLES}Apply": Measure.APPEND}
-"""Calls whose bytes count: of the request where it changes rows, else of the response."""
+Resource = tuple[int, int]
+"""Kind and id."""
 Counted = Callable[[Any], object]
 """Given a call's response."""
 
-Resource = tuple[int, int]
-"""Kind and id."""
+
+class ByteCall(NamedTuple):
+    """A call whose bytes count: those of the request where it appends, else of the response. `resource`: what it is on."""
+
+    measure: Measure
+    resource: Callable[[Any], Resource]
 
 
 class Name(NamedTuple):
@@ -72,11 +75,18 @@ class ThrottleCounts:
 class QuotaGuard:
     """The quotas of one process. For one event loop; `close` it."""
 
-    def __init__(self, now_us: Callable[[], int] = lambda: time.monotonic_ns() // 1000) -> None:
+    def __init__(
+        self,
+        now_us: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
+        *,
+        byte_calls: Mapping[str, ByteCall] | None = None,
+    ) -> None:
+        """`byte_calls`: by method, "/package.Service/Method"."""
         self.pd: PdClient | None = None
         """Whom to ask; set before a version is heard of."""
         self.refresh: Callable[[], None] = lambda: None
         """Called before a call is held: a placement driver has the quotas in its state."""
+        self.byte_calls = byte_calls or {}
         self.book = QuotaBook()
         self.counts = ThrottleCounts()
         self.now_us = now_us
@@ -116,14 +126,15 @@ class QuotaGuard:
         if not self.book.any or who is None or (method and Role.CLIENT not in roles_of_call(method)):
             return None
         await self.hold(who, Measure.CALLS, 1, remaining_s)
-        measure = ROWS.get(method)
-        if measure is None or request is None:
+        counts = self.byte_calls.get(method)
+        if counts is None:
             return None
-        found = self.name_of((rights_pb2.RESOURCE_KIND_TOPIC, request.topic_id))
+        found = self.name_of(counts.resource(request))
         name = found.name if found is not None else None
-        await self.hold(who, measure, request.ByteSize() if measure is Measure.APPEND else 0, remaining_s, name)
+        appends = counts.measure is Measure.APPEND
+        await self.hold(who, counts.measure, request.ByteSize() if appends else 0, remaining_s, name)
         buckets = self.book.buckets(who, name, Measure.READ)
-        if measure is Measure.APPEND or not buckets:
+        if appends or not buckets:
             return None
         return lambda response: charge(buckets, self.now_us(), response.ByteSize())
 

@@ -6,8 +6,8 @@ replies while its credit lasts, each with the next records: records are pushed w
 the disk while the reply before is sent and the reader decodes it. Replies are at most the requested wait apart. The fetch
 ends with an error, at the end of a sealed range, at its own end offset, or when the reader ends it.
 
-While a reader is over a quota none of its fetches gets records: a pushed fetch gets replies that say so, any other one ends with
-Overloaded. What is read counts when it is read, not when it is sent: of all fetches that wait, one passes at a time.
+While a reader is over a quota none of its fetches gets records: a pushed fetch gets replies that say so, any other one ends
+with Overloaded. What is read counts when it is read, not when it is sent: of all fetches that wait, one passes at a time.
 
 Batches from the disk are checked before they are sent; a wrong checksum quarantines the replica, a fault of the disk only if
 it lasts. Every failure in a fetch is sent as its reply, and its turn goes to the next fetch.

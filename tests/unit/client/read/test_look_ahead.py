@@ -17,8 +17,9 @@ from rangelog._read.object_fetcher import ObjectFetcher, Spare, parts, suitable_
 from rangelog.tier import object_reader, parquet
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.object_reader import ByteSpan, RowGroup
+from rangelog.tier.object_store import ObjectTooShort
 from rangelog.tier.parquet import write_object
-from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, Unavailable
+from rangelog_core.errors import Corruption, ObjectNotFound, Unavailable
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 from tests.support.made_batches import make_batches
@@ -189,7 +190,7 @@ async def test_bytes_that_come_wrong_or_short_are_asked_for_again(
         if start <= place < start + len(target):
             target[place - start] ^= 1
             if place % 2:
-                raise InvalidArgument("a short answer")
+                raise ObjectTooShort("a short answer")
 
     tiered.store.spoil = spoil
     for each in range(4, tiered.objects[0].size_bytes, 37):

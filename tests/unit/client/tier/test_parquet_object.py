@@ -11,9 +11,10 @@ import pytest
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
 from rangelog.tier.file_store import FileStore
+from rangelog.tier.object_store import ObjectTooShort
 from rangelog.tier.parquet import write_object
 from rangelog_core.batch import check_batch, encode_batch
-from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound
+from rangelog_core.errors import ConfigInvalid, Corruption, InvalidArgument, ObjectNotFound, RangelogError
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 from tests.support.made_batches import make_batches
@@ -214,10 +215,26 @@ def test_a_store_that_answers_wrongly_once_is_asked_again(tmp_path: Path, answer
                 place = self.place % len(data)
                 data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
             elif self.asked == answer + 2:
-                raise InvalidArgument("a short answer")
+                raise ObjectTooShort("a short answer")
             return data
 
     store = Wrong(tmp_path / "store")
     for store.place in range(0, described.size_bytes, 23):
         store.asked = 0
         assert read(store, described, 100, 120) == records
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigInvalid("no credentials for s3://b: set AWS_ACCESS_KEY_ID"), InvalidArgument("x")]
+)
+def test_what_keeps_the_reader_from_the_store_is_not_taken_for_damage(tmp_path: Path, error: RangelogError) -> None:
+    """Only an object that lacks bytes is damaged; a reader without credentials is told of those, each time."""
+    batches, _ = make_batches(20, 20)
+    _, described = put(tmp_path, batches, 100, 120)
+
+    class Closed(FileStore):
+        def get_range(self, key: str, start: int, length: int) -> bytes:
+            raise error
+
+    with pytest.raises(type(error), match=error.message):
+        read(Closed(tmp_path / "store"), described, 100, 120)
