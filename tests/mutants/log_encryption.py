@@ -38,6 +38,14 @@ LOG_ENCRYPTION: tuple[Mutant, ...] = (
         _STORE_TEST,
     ),
     rare(
+        "start-keeps-the-rest",
+        "a log at its capacity grows by a segment with each start",
+        _LOG,
+        "                self.files.cut(self.segments[last.sequence], last.end)\n",
+        "",
+        _STORE_TEST,
+    ),
+    rare(
         "position-not-guarded",
         "one place is encrypted twice, and nobody notices",
         _CIPHER,

@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from rangelog_server.wal.blocks import BLOCK_BYTES
-from rangelog_server.wal.files import Segment
+from rangelog_server.wal.files import BLOCK_BYTES, Segment
 from rangelog_server.wal.io import Io, read_all
 
 BUFFER_BYTES = 1024 * 1024 + 2 * BLOCK_BYTES

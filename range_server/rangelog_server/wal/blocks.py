@@ -18,11 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
-from rangelog_server.wal.files import Segment
+from rangelog_server.wal.files import BLOCK_BYTES, Segment
 from rangelog_server.wal.io import Io, read_all, write_all
 
-BLOCK_BYTES = 4096
-"""A multiple of every device's sector."""
 ONE_STEP_BYTES_MAX = 2 * BLOCK_BYTES
 _STAGE_BYTES = 1024 * 1024
 _JOINED_BYTES_MAX = 64 * 1024

@@ -37,6 +37,8 @@ from rangelog_server.wal.scan import Ending, SegmentLog, scan_segment
 
 FREE_FILES_MAX = 16
 """Files kept for recycling: blocks that were written before are flushed faster than new ones."""
+BLOCK_BYTES = 4096
+"""A multiple of every device's sector: what is read and written at once."""
 SHRINK_BYTES = 1024 * 1024
 """Bytes that are freed at a time: where the file system discards freed blocks, freeing a whole file at once stalls flushes."""
 _ENCRYPTED_SIDECAR_MAGIC = b"RLIDX2\0\3"
@@ -86,7 +88,8 @@ class SegmentFiles:
         self.salt = salt
         self.capacity_bytes = capacity_bytes
         self.free_files_max = FREE_FILES_MAX
-        self.count = 0  # of files that take up space
+        self.used_bytes = 0
+        """Of all files: what counts for the capacity."""
         self._free: list[Path] = []  # to be recycled, newest last
         self._unwanted: list[Path] = []  # to be removed: they have bytes in clear, and new segments are encrypted
         self._shrinking: tuple[Path, int] | None = None  # the file that is being freed, and its length
@@ -119,7 +122,8 @@ class SegmentFiles:
                 unfinished.append(path)
         for path in unfinished:
             self.io.unlink(path)
-        self.count = len(segments) + len(self._free) + len(self._unwanted)
+        free_bytes = sum(map(self._size_of, [*self._free, *self._unwanted]))
+        self.used_bytes = sum(segment.size_bytes for segment in segments) + free_bytes
         return segments
 
     def _is_encrypted(self, path: Path) -> bool:
@@ -172,20 +176,23 @@ class SegmentFiles:
         while self._free and fd < 0:
             path = self._free.pop()
             fd = self.io.open(path)
-            if self.io.size(fd) != self.segment_bytes:  # created under another setting
+            size = self.io.size(fd)
+            if size != self.segment_bytes:  # created under another setting, or cut
                 self.io.close(fd)
                 self.io.unlink(path)
-                self.count -= 1
+                self.used_bytes -= size
                 fd = -1
         if fd < 0:
             while self._unwanted and self._is_full:
-                self.io.unlink(self._unwanted.pop())
-                self.count -= 1
+                path = self._unwanted.pop()
+                size = self._size_of(path)
+                self.io.unlink(path)
+                self.used_bytes -= size
             if self._is_full and not beyond:
                 raise StorageFull(f"the log has reached its capacity of {self.capacity_bytes} bytes")
             path = self.directory / f"free-{sequence:016x}.seg"
             fd = self.io.create(path, self.segment_bytes)
-            self.count += 1
+            self.used_bytes += self.segment_bytes
         segment = Segment(sequence, fd, self.segment_bytes)
         header = pack_segment_header(sequence, self.segment_bytes)
         try:
@@ -203,13 +210,21 @@ class SegmentFiles:
         self.io.sync_directory(self.directory)
         if over is not None:
             self.io.close(over.fd)
-            self.count -= 1
+            self.used_bytes -= over.size_bytes
         return segment
+
+    def cut(self, segment: Segment, end: int) -> None:
+        """Give back what a segment does not use behind its NEXT, which is at `end` and durable: nothing is appended to it."""
+        size = -(-(end + ENTRY_HEADER_BYTES) // BLOCK_BYTES) * BLOCK_BYTES
+        if size < segment.size_bytes:
+            self.io.truncate(self.path(segment.sequence), size)
+            self.used_bytes -= segment.size_bytes - size
+            segment.size_bytes = size
 
     @property
     def _is_full(self) -> bool:
         """Whether another file would go beyond the capacity."""
-        return bool(self.capacity_bytes) and (self.count + 1) * self.segment_bytes > self.capacity_bytes
+        return bool(self.capacity_bytes) and self.used_bytes + self.segment_bytes > self.capacity_bytes
 
     def clear_headers(self, segment: Segment, positions: Sequence[int]) -> None:
         """Overwrite headers of an unfinished write, durably: behind a later end they would stand for missing bytes."""
@@ -229,8 +244,10 @@ class SegmentFiles:
 
     @property
     def has_surplus(self) -> bool:
-        """Whether there are more free files than are kept, or some that may not be used again."""
-        return self._shrinking is not None or bool(self._unwanted) or len(self._free) > self.free_files_max
+        """Whether there are more free files than are kept, or than the capacity allows, or some that may not be used again."""
+        if self._shrinking is not None or self._unwanted or len(self._free) > self.free_files_max:
+            return True
+        return bool(self._free and self.capacity_bytes) and self.used_bytes > self.capacity_bytes
 
     def shrink(self) -> None:
         """Free some bytes of the surplus; call it again after a pause. Raises OSError."""
@@ -241,10 +258,11 @@ class SegmentFiles:
         if size > SHRINK_BYTES:
             self._shrinking = path, size - SHRINK_BYTES
             self.io.truncate(path, size - SHRINK_BYTES)
+            self.used_bytes -= SHRINK_BYTES
         else:
             self._shrinking = None
             self.io.unlink(path)
-            self.count -= 1
+            self.used_bytes -= size
 
     def _size_of(self, path: Path) -> int:
         fd = self.io.open(path)

@@ -135,6 +135,7 @@ class Wal:
             self.segments[self._current.sequence] = self._current
             if last is not None:
                 self._end_with_next(self.segments[last.sequence], last.end)
+                self.files.cut(self.segments[last.sequence], last.end)
         for spare in self._spares:
             self.segments[spare.sequence] = spare
         self._was_encrypted = any(segment.cipher is not None for segment in segments)
@@ -235,7 +236,7 @@ class Wal:
     @property
     def used_bytes(self) -> int:
         """Disk space taken by segment files."""
-        return self.files.count * self.segment_bytes
+        return self.files.used_bytes
 
     @property
     def waits_for_segment(self) -> bool:

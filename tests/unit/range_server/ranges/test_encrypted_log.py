@@ -7,7 +7,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from rangelog_core.errors import Corruption, EncryptionKeyMissing, RangelogError, UnsupportedVersion
+from rangelog_core.errors import Corruption, EncryptionKeyMissing, RangelogError, StorageFull, UnsupportedVersion
 from rangelog_server.ranges.compaction import Compaction
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import DiskTrust
@@ -347,7 +347,7 @@ def test_a_full_log_starts() -> None:
     for _ in range(3):
         store = open_store(disk, encrypted_keys(SALT, provider), capacity_bytes=capacity)
         assert not store.problems and content(store, (1, 0)) == before
-    assert store.wal.files.count <= 4
+    assert store.wal.used_bytes <= 4 * SEGMENT_BYTES
 
 
 def test_a_damaged_header_takes_no_entry_away_while_its_copy_is_whole() -> None:
@@ -442,3 +442,25 @@ def test_no_byte_in_clear_is_taken_over_into_an_encrypted_segment(capacity_segme
     assert not any(name.startswith("free-") and SECRET in disk.content(name) for name in names)
     used = [bytes(disk.content(name)) for name in names if name.startswith("wal-")]
     assert not any(SECRET in data for data in used if segment_version(data) != CLEAR_SEGMENT_VERSION)
+
+
+def test_a_log_at_its_capacity_does_not_grow_by_a_segment_with_each_start() -> None:
+    """What a start leaves unused of the segment before it is given back; nothing is lost, and room comes back by itself."""
+    disk, provider, capacity_bytes = LogDisk(), MemoryKeys(), 5 * SEGMENT_BYTES
+    store = open_store(disk, encrypted_keys(SALT, provider), capacity_bytes=capacity_bytes)
+    true: list[bytes] = []
+    with pytest.raises(StorageFull):
+        while True:
+            true.append(append(store, (1, 0), b"x" * 2_000))
+    for _ in range(12):
+        store = open_store(disk, encrypted_keys(SALT, provider), capacity_bytes=capacity_bytes)
+        true.append(append(store, (1, 0), b"one more"))
+        assert not store.problems and content(store, (1, 0)) == true
+        sizes = sum(len(disk.content(name)) for name in disk.list(Path("/log")) if name.endswith(".seg"))
+        assert sizes == store.wal.used_bytes <= capacity_bytes + SEGMENT_BYTES + 12 * (ENCRYPTED_START_BYTES + 4096)
+    drop(store, (1, 0))
+    for number in range(40):
+        append(store, (2 + number, 0), b"y" * 2_000)
+        drop(store, (2 + number, 0))
+        store.reclaim()
+    assert store.wal.used_bytes <= capacity_bytes

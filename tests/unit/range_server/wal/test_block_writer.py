@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from rangelog_server.wal import blocks as module
-from rangelog_server.wal.blocks import BLOCK_BYTES, ONE_STEP_BYTES_MAX, BlockWriter
+from rangelog_server.wal.blocks import ONE_STEP_BYTES_MAX, BlockWriter
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
-from rangelog_server.wal.files import Segment
+from rangelog_server.wal.files import BLOCK_BYTES, Segment
 from rangelog_server.wal.io import Io
 from tests.fakes.disk import WRITE, ProcessGone
 from tests.fakes.faces import LogDisk

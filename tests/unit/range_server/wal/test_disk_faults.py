@@ -157,18 +157,18 @@ def test_a_surplus_is_given_back_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> 
         wal_files.shrink()
         used.append(disk.free_bytes - before)
     assert used == [SEGMENT_BYTES // 4 * step for step in range(1, 7)]
-    assert wal_files.count == 4
+    assert wal_files.used_bytes == 7 * SEGMENT_BYTES // 2
 
     again = SegmentFiles(Path("/log"), disk, SEGMENT_BYTES, 1)
     again.free_files_max = 2
     assert not again.open_all()
     while again.has_surplus:
         again.shrink()
-    assert again.count == 2
+    assert again.used_bytes == 2 * SEGMENT_BYTES
     assert disk.free_bytes - before == 3 * SEGMENT_BYTES
     fresh = [again.prepare(sequence) for sequence in range(10, 12)]  # what is left is whole
     assert [disk.size(segment.fd) for segment in fresh] == [SEGMENT_BYTES] * 2
-    assert again.count == 2
+    assert again.used_bytes == 2 * SEGMENT_BYTES
 
 
 def test_capacity_is_a_full_disk() -> None:
