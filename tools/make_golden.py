@@ -108,6 +108,7 @@ def reads() -> dict[Opcode, Message]:
             durable_offset=2001,
             last=True,
             doubtful=True,
+            held=True,
         ),
         Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(
             **of, timestamp_ms=-5, known_end_offset=2000, before_timestamp_ms=-4
