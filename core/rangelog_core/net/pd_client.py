@@ -89,6 +89,11 @@ class PdClient:
         """The configured addresses of placement drivers, and those that were learned since."""
         return tuple(self._endpoints)
 
+    @property
+    def was_reached(self) -> bool:
+        """Whether a placement driver, or something that may be one, has ever been reached."""
+        return self._contact.was_made
+
     async def close(self) -> None:
         """Close all channels; idempotent."""
         self._closed = True
