@@ -1,6 +1,7 @@
 """Starts a command whose own libraries may be missing: the light client installs the commands too.
 
 What holds: a missing library is one line that says what to install; a module of ours that is missing is a defect, and raised.
+Ctrl-C ends it without a trace of calls, also while the modules are loaded.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import importlib
 import sys
 
+EXIT_INTERRUPTED = 130
 _OURS = ("rangelog", "pdctl", "pyspark_rangelog")
 
 
 def run_command(command: str, module: str, extra: str) -> object:
-    """Run `main` of a module, and return what it returns; 1 where a library is missing.
+    """Run `main` of a module, and return what it returns; 1 where a library is missing, 130 where it is interrupted.
 
     Args:
         command: What the user typed.
@@ -23,6 +25,13 @@ def run_command(command: str, module: str, extra: str) -> object:
         >>> run_command("anything", "no_such_library_of_rangelog_core.main", "cli")
         1
     """
+    try:
+        return _run(command, module, extra)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _run(command: str, module: str, extra: str) -> object:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
