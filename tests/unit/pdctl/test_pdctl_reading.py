@@ -188,6 +188,12 @@ def test_a_bad_line_is_named_and_those_before_it_are_appended(memory: FakeCluste
     assert result.exit_code == 2 and "line 1: there is no separator" in result.stderr
 
 
+def test_a_limit_may_be_written_as_of_tail(memory: FakeCluster) -> None:
+    """-n, in both verbs."""
+    assert pdctl("stream", "read", "flights", "-n", "2").stdout == "0\n1\n"
+    assert pdctl("stream", "tail", "flights", "-n", "2").stdout == "8\n9\n"
+
+
 def test_an_interrupted_append_says_what_is_acked(
     memory: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
