@@ -13,7 +13,7 @@ EXIT_INTERRUPTED = 130
 _OURS = ("rangelog", "pdctl", "pyspark_rangelog")
 
 
-def run_command(command: str, module: str, extra: str) -> object:
+def run_command(command: str, module: str, extra: str) -> int | None:
     """Run `main` of a module, and return what it returns; 1 where a library is missing, 130 where it is interrupted.
 
     Args:
@@ -31,7 +31,7 @@ def run_command(command: str, module: str, extra: str) -> object:
         return EXIT_INTERRUPTED
 
 
-def _run(command: str, module: str, extra: str) -> object:
+def _run(command: str, module: str, extra: str) -> int | None:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -40,4 +40,5 @@ def _run(command: str, module: str, extra: str) -> object:
             raise
         sys.stderr.write(f"{command}: {missing} is not installed: pip install 'rangelog[{extra}]'\n")
         return 1
-    return found.main()
+    result: int | None = found.main()
+    return result
