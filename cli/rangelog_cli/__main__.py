@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rangelog_cli.main import main
+import sys
+
+from rangelog_cli.entry import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

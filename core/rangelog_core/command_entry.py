@@ -1,6 +1,7 @@
 """Starts a command whose own libraries may be missing: the light client installs the commands too.
 
 What holds: a missing library is one line that says what to install; a module of ours that is missing is a defect, and raised.
+Ctrl-C ends it without a trace of calls, also while the modules are loaded.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import importlib
 import sys
 
+EXIT_INTERRUPTED = 130
 _OURS = ("rangelog", "pdctl", "pyspark_rangelog")
 
 
-def run_command(command: str, module: str, extra: str) -> object:
-    """Run `main` of a module, and return what it returns; 1 where a library is missing.
+def run_command(command: str, module: str, extra: str) -> int | None:
+    """Run `main` of a module, and return what it returns; 1 where a library is missing, 130 where it is interrupted.
 
     Args:
         command: What the user typed.
@@ -24,6 +26,13 @@ def run_command(command: str, module: str, extra: str) -> object:
         1
     """
     try:
+        return _run(command, module, extra)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _run(command: str, module: str, extra: str) -> int | None:
+    try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -31,4 +40,5 @@ def run_command(command: str, module: str, extra: str) -> object:
             raise
         sys.stderr.write(f"{command}: {missing} is not installed: pip install 'rangelog[{extra}]'\n")
         return 1
-    return found.main()
+    result: int | None = found.main()
+    return result

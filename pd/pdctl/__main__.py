@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from pdctl.main import main
+import sys
 
-main()
+from pdctl.entry import main
+
+sys.exit(main())

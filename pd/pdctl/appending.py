@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -20,8 +21,6 @@ from pdctl.units import show_count
 from rangelog_core.errors import InvalidArgument, RangelogError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from rangelog import Client
     from rangelog_core.record import Ack
 
@@ -101,7 +100,10 @@ async def _append(
     *,
     timeout_s: float,
 ) -> tuple[int, int]:
-    """Return the first offset and the number of records. An error message has the number of acked records."""
+    """Return the first offset and the number of records.
+
+    An error message has the number of acked records; an interruption prints it.
+    """
     count = 0
 
     def seen(future: asyncio.Future[Ack]) -> None:
@@ -126,6 +128,13 @@ async def _append(
                     await writer.flush()
             acked = writer.confirm_offset - first  # not by callbacks, which may come after the end of a flush
             error.message = f"{error.message} (acked before: {show_count(acked, 'record')} from offset {first})"
+            raise
+        except asyncio.CancelledError:
+            acked = writer.confirm_offset - first
+            doubt = f", {count - acked} may be in the stream" if count > acked else ""
+            verb = "is" if acked == 1 else "are"
+            said = f"{show_count(acked, 'record')} {verb} acked from offset {first}{doubt}"
+            click.echo(f"pdctl: interrupted: {said}", err=True)
             raise
     return first, count
 

@@ -42,7 +42,7 @@ def _record_output_option(command: Callable[..., Any]) -> Callable[..., Any]:
               help="An offset, earliest, latest, a time with its zone, -1h (ago) or -10 (records before the end).")  # fmt: skip
 @click.option("--end", type=StreamPlace(()), metavar="PLACE",
               help="Stop before this offset or time; -1h and -10 as for --start.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--key", help="Only records with this key.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option("--cursor", metavar="NAME", help="Begin at this cursor of the stream; where there is none, at --start.")

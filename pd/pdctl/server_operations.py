@@ -52,7 +52,7 @@ def uncordon(session: Session, name: str, output: str) -> None:
 @click.command()
 @_name
 @click.option("--wait", is_flag=True, help="Return once the server is drained, and show how far it is.")
-@click.option("--timeout", "wait_ms", type=Duration(), default="1h", show_default=True, metavar="DURATION",
+@click.option("--timeout", "wait_ms", type=Duration(bare_seconds=True), default="1h", show_default=True, metavar="DURATION",
               help="With --wait: how long. The drain goes on afterwards.")  # fmt: skip
 @output_option
 @session_of

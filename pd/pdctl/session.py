@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import click
 from click.core import ParameterSource
 
+from pdctl.hints import meant
 from pdctl.output import printable
 from rangelog_core import errors
 from rangelog_core.errors import RangelogError
@@ -245,7 +246,8 @@ def _run(work: Callable[[], Any], fail: _Fail) -> int:
         return EXIT_USAGE
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "pdctl"
-        return fail(f"{error.format_message().rstrip('.')}: see {command} --help", EXIT_USAGE, usage)
+        text = f"{error.format_message().rstrip('.')}{meant(error)}: see {command} --help"
+        return fail(text, EXIT_USAGE, usage)
     except click.ClickException as error:
         code = "NOT_FOUND" if error.exit_code == EXIT_NOT_FOUND else failed
         return fail(error.format_message(), error.exit_code, code)

@@ -182,6 +182,8 @@ def list_streams(session: Session, prefix: str, long_list: bool, output: str) ->
     if long_list:
         found, columns = _described(session, [each["name"] for each in found]), _LONG
     emit_list(found, output, columns, empty="there are no streams")
+    if output == "table" and not long_list and any(each["epoch"] for each in found):
+        click.echo("SEALED END is without the records of open ranges: `pdctl stream ls --long` has END", err=True)
 
 
 def _described(session: Session, names: list[str]) -> list[dict[str, Any]]:

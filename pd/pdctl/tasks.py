@@ -125,15 +125,21 @@ def wait(
 
 
 async def _wait(pd: PdClient, timeout_s: float, wanted: dict[str, str], wait_ms: int) -> dict[str, Any] | None:
-    """Return how the one task has ended; None: nothing that fits is left. Raises NothingFound, RequestTimeout."""
+    """Return how the one task has ended; None: nothing that fits is left. Raises NothingFound, RequestTimeout,
+    and Unavailable where the cluster was never reached."""
     end_s = time.monotonic() + wait_ms / 1000
-    seen, left = False, "nothing was seen yet"
+    seen, is_away, left = False, False, "nothing was seen yet"
     while True:
         told = None
         try:
             told = await _find(pd, timeout_s, **wanted)
         except Unavailable as error:
+            if not pd.was_reached:
+                raise
             left = error.message  # a leader is being elected: its tasks go on
+            if not is_away:
+                click.echo(printable(f"pdctl: {left}; the wait goes on"), err=True)
+        is_away = told is None
         if told is not None:
             current = [each for each in told.tasks if not each.done]
             if wanted["task_id"] and told.tasks and not current:

@@ -32,12 +32,13 @@ class Size(click.ParamType[int]):
 
 
 class Duration(click.ParamType[int]):
-    """A duration in ms; with `never`, that word is -1."""
+    """A duration in ms; with `never`, that word is -1; with `bare_seconds` a number without a unit is one of seconds."""
 
     name = "duration"
 
-    def __init__(self, *, never: bool = False) -> None:
+    def __init__(self, *, never: bool = False, bare_seconds: bool = False) -> None:
         self._never = never
+        self._bare_seconds = bare_seconds
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse."""
@@ -45,6 +46,11 @@ class Duration(click.ParamType[int]):
         if self._never and text == "never":
             return -1
         found = _NUMBER.match(text)
+        if found is not None and not found[2]:
+            if not self._bare_seconds:
+                hint = f"write {quoted(text)[1:-1]}s for seconds, or for example 12h or 7d"
+                self.fail(f"{quoted(value)} has no unit: {hint}", param, ctx)
+            found = _NUMBER.match(f"{text}s")
         duration_ms = float(found[1]) * DURATION_UNITS_MS.get(found[2], math.inf) if found is not None else math.inf
         if not duration_ms < _DURATION_MS_MAX:
             also = ", or never" if self._never else ""

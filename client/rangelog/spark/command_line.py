@@ -18,6 +18,8 @@ def main() -> int:
     except ModuleNotFoundError as error:
         sys.stderr.write(f"rangelog-spark: {error.name} is not installed: pip install 'rangelog[spark]'\n")
         return 1
+    except KeyboardInterrupt:
+        return 130
     return run()
 
 

@@ -70,12 +70,13 @@ _PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
 }
 
 _NEVER_DONE = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED)
+_ANOTHER_PROGRAM = "another program listens there"
 _NOT_REACHED = (
     ("Connection refused", "connection refused"),
     ("errors resolving", "unknown host"),
     ("No route to host", "no route to host"),
     ("Network is unreachable", "the network is unreachable"),
-    ("Failed parsing HTTP/2", "another program listens there"),
+    ("Failed parsing HTTP/2", _ANOTHER_PROGRAM),
 )
 """What gRPC says, and what it means. Nobody who waits a little longer gets another answer."""
 _NEVER_SENT = ("failed to connect to all addresses", "errors resolving ")
@@ -118,6 +119,11 @@ def is_reply(error: grpc.RpcError) -> bool:
 def was_never_reached(error: grpc.RpcError) -> bool:
     """Whether nothing that could be the peer is at its address: refused, unknown host, or another program."""
     return bool(_why_not_reached(error))
+
+
+def is_another_program(error: grpc.RpcError) -> bool:
+    """Whether the peer's address belongs to a program of another kind, as a web server."""
+    return _why_not_reached(error).endswith(_ANOTHER_PROGRAM)
 
 
 def _why_not_reached(error: grpc.RpcError) -> str:

@@ -30,7 +30,7 @@ from rangelog_core.net.addresses import split_address
 from rangelog_core.net.channels import Channels
 from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.home_loop import HomeLoop
-from rangelog_core.net.pd_tries import Tries
+from rangelog_core.net.pd_tries import Contact, Tries
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token, check_token, metadata_for
@@ -82,12 +82,17 @@ class PdClient:
         self._closed = False
         self.home = HomeLoop()
         self._first_contact_s = first_contact_s
-        self._was_reached = False
+        self._contact = Contact()
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         """The configured addresses of placement drivers, and those that were learned since."""
         return tuple(self._endpoints)
+
+    @property
+    def was_reached(self) -> bool:
+        """Whether a placement driver, or something that may be one, has ever been reached."""
+        return self._contact.was_made
 
     async def close(self) -> None:
         """Close all channels; idempotent."""
@@ -220,7 +225,7 @@ class PdClient:
         self.home.check()
         note_call()
         deadline = time.monotonic() + timeout_s
-        tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._channels.tls)
+        tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._contact, self._channels.tls)
         attempt, began = 0, time.monotonic()
         while time.monotonic() < deadline and not self._closed:
             for endpoint in self._order():
@@ -232,7 +237,7 @@ class PdClient:
                     metadata = with_context(metadata_for(self._token, self._channels.tls, endpoint))
                     response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
                     self._leader = endpoint
-                    self._was_reached = True
+                    self._contact.answered()
                     if endpoint not in self._endpoints and self._learning is None:
                         self._learning = asyncio.create_task(self._learn(endpoint))
                     return response
@@ -253,8 +258,7 @@ class PdClient:
             attempt += 1
             if attempt == REFUSED_ROUNDS_MAX and tries.only_refused:
                 break  # certificates do not change while a call waits
-            self._was_reached |= tries.was_reached
-            if not self._was_reached and time.monotonic() - began >= self._first_contact_s:
+            if not self._contact.was_made and time.monotonic() - began >= self._first_contact_s:
                 break  # a wrong address, most likely: who waits for a cluster to start tries again
             if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
                 await _pause(attempt, deadline)
@@ -284,7 +288,7 @@ class PdClient:
             return tries.told_of(last)
         if isinstance(last, HandshakeFailed):
             return tries.no_answer(last)
-        if not self._was_reached and self._first_contact_s < timeout_s:
+        if not self._contact.was_made and self._first_contact_s < timeout_s:
             return tries.no_answer(Unavailable(f"no placement driver at {', '.join(self._endpoints)}: {last.message}"))
         if isinstance(last, RequestTimeout):
             return tries.no_answer(

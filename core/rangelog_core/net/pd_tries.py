@@ -22,7 +22,13 @@ from rangelog_core.errors import (
     Unauthorized,
     UnsupportedVersion,
 )
-from rangelog_core.net.grpc_errors import from_rpc_error, is_reply, may_have_been_carried_out, was_never_reached
+from rangelog_core.net.grpc_errors import (
+    from_rpc_error,
+    is_another_program,
+    is_reply,
+    may_have_been_carried_out,
+    was_never_reached,
+)
 from rangelog_core.net.tls import TlsConfig
 
 _NOT_KEPT = (Unauthorized, ProtocolViolation, UnsupportedVersion, InternalError)
@@ -30,17 +36,46 @@ _NOT_KEPT = (Unauthorized, ProtocolViolation, UnsupportedVersion, InternalError)
 _PERHAPS = "may have been carried out: look at the state before you repeat it"
 
 
+class Contact:
+    """Whether a client has ever reached a placement driver, or something that may be one.
+
+    A connection that is reset, or a try without an answer, may be a placement driver that starts. It is none once the
+    same address speaks as another program: a web server's reply and its reset come in either order.
+    """
+
+    def __init__(self) -> None:
+        self._answered = False
+        self._perhaps: set[str] = set()
+
+    @property
+    def was_made(self) -> bool:
+        """Whether it has."""
+        return self._answered or bool(self._perhaps)
+
+    def answered(self) -> None:
+        """Note a reply."""
+        self._answered = True
+
+    def failed(self, error: grpc.RpcError, peer: str) -> None:
+        """Note the exception of a try at `peer`."""
+        if is_another_program(error):
+            self._perhaps.discard(peer)
+        elif is_reply(error):
+            self._answered = True
+        elif not was_never_reached(error):
+            self._perhaps.add(peer)
+
+
 class Tries:
     """The tries of one call.
 
-    `last` is the error of the last try, at first `error`; `only_refused`: no try came as far as beyond the handshake;
-    `was_reached`: a placement driver, or something that may be one, was there.
+    `last` is the error of the last try, at first `error`; `only_refused`: no try came as far as beyond the handshake.
     """
 
-    def __init__(self, request: Any, error: RangelogError, tls: TlsConfig | None = None) -> None:
+    def __init__(self, request: Any, error: RangelogError, contact: Contact, tls: TlsConfig | None = None) -> None:
         self.last = error
         self.only_refused = True
-        self.was_reached = False
+        self._contact = contact
         self._tls = tls
         self._is_command = "request_id" in request.DESCRIPTOR.fields_by_name
         self._unknown = False
@@ -49,7 +84,7 @@ class Tries:
     def failed(self, error: grpc.RpcError, peer: str) -> RangelogError:
         """Note the exception of a try at `peer`; return it as a RangelogError."""
         self._unknown |= self._is_command and may_have_been_carried_out(error)
-        self.was_reached |= not was_never_reached(error)
+        self._contact.failed(error, peer)
         self.last = from_rpc_error(error, peer, self._tls)
         self.only_refused &= isinstance(self.last, HandshakeFailed)
         if is_reply(error) and not isinstance(self.last, NotLeader | RequestTimeout):

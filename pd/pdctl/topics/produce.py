@@ -28,6 +28,8 @@ from rangelog_core.topic_names import TopicName
 if TYPE_CHECKING:
     from rangelog import Client, ProducerAck
 
+_SHARDS_SHOWN_MAX = 8
+
 
 @click.command()
 @topic_argument
@@ -128,6 +130,13 @@ class Sent:
         if self.error is not None:
             raise self.error
 
+    def places(self) -> str:
+        """Return from which offset on each shard has acked records, those of the first few shards: " (…)", or nothing."""
+        found = [f"shard {each} from offset {self.shards[each].first_offset}" for each in sorted(self.shards)]
+        if len(found) > _SHARDS_SHOWN_MAX:
+            found[_SHARDS_SHOWN_MAX:] = [f"and {len(found) - _SHARDS_SHOWN_MAX} more shards"]
+        return f" ({', '.join(found)})" if found else ""
+
     def _acked(self, ack: ProducerAck) -> None:
         self.acked += 1
         found = self.shards.get(ack.shard)
@@ -171,8 +180,7 @@ async def _produce(
         raise _explained(error, sent) from error
     except asyncio.CancelledError:
         await asyncio.sleep(0)
-        if sent.in_doubt or sent.refused:
-            click.echo(f"pdctl: interrupted: {sent}", err=True)
+        click.echo(f"pdctl: interrupted: {sent}{sent.places()}", err=True)
         raise
     return sent
 

@@ -36,6 +36,40 @@ def test_a_missing_library_is_one_line(command: str, library: str) -> None:
     ), said
 
 
+_INTERRUPTED = """
+import sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == {library!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+sys.argv = [{command!r}, "--help"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "library"), [("rangelog", "click"), ("pdctl", "click"), ("rangelog-spark", "pyarrow")]
+)
+def test_an_interruption_of_the_start_is_quiet(command: str, library: str) -> None:
+    """Ctrl-C while libraries are imported: the exit code of an interruption, and no trace of calls."""
+    module, _, function = SCRIPTS[command].partition(":")
+    began = _INTERRUPTED.format(library=library, command=command)
+    run = subprocess.run(
+        [sys.executable, "-c", f"{began}from {module} import {function}; sys.exit({function}())"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("package", ["pdctl", "rangelog_cli"])
+def test_an_interruption_of_the_start_as_a_module_is_quiet(package: str) -> None:
+    """As `python -m` starts it."""
+    began = _INTERRUPTED.format(library="click", command=package)
+    program = f"{began}import runpy; runpy.run_module({package!r}, run_name='__main__')"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("command", ["rangelog", "pdctl"])
 def test_with_its_libraries_it_runs(command: str) -> None:
     """The exit code is the command's."""

@@ -30,6 +30,8 @@ class _MethodNames:
 class FakePd:
     """Stands where PdClient stands; `answers` maps a method's name to an answer, an error, or a function of the request."""
 
+    was_reached = True
+
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {"describe_tier": tier_pb2.DescribeTierResponse()}
         self.requests: list[tuple[str, Any]] = []

@@ -221,6 +221,19 @@ def test_tables_of_a_pipe_are_aligned_and_whole(pd: Any, pdctl: Any) -> None:
     assert heading.index("RANGES") == 202 and first[202] == "2" and second[202] == "2"
 
 
+def test_a_list_says_how_to_see_the_end(pd: Any, pdctl: Any) -> None:
+    """On stderr, where a stream may have an open range; not to programs. It asks nothing of the range servers."""
+    hint = "SEALED END is without the records of open ranges: `pdctl stream ls --long` has END\n"
+    pd.answers["list_streams"] = pd_pb2.ListStreamsResponse(streams=[_stream()])
+    assert pdctl("stream", "list").stderr == hint
+    assert {name for name, _ in pd.requests} == {"list_streams"}
+    assert pdctl("stream", "list", "-o", "json").stderr == ""
+    never_opened = _stream()
+    never_opened.epoch = 0
+    pd.answers["list_streams"] = pd_pb2.ListStreamsResponse(streams=[never_opened])
+    assert pdctl("stream", "list").stderr == ""
+
+
 def test_an_empty_list(pd: Any, pdctl: Any) -> None:
     """Nothing found is a sentence for people, on stderr, and an empty list for programs."""
     pd.answers["list_streams"] = pd_pb2.ListStreamsResponse()

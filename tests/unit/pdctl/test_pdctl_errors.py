@@ -213,6 +213,23 @@ def test_bad_usage_is_one_line_and_asks_nobody(pd: Any, pdctl: Any, arguments: t
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("stream", "describe", "x"), "No such command 'describe', use pdctl stream show: see pdctl stream --help"),
+        (("server", "rm", "rs1"), "No such command 'rm', use pdctl server remove: see pdctl server --help"),
+        (("health",), "No such command 'health', use pdctl cluster status: see pdctl --help"),
+        (("get",), "No such command 'get', use pdctl NOUN list, as in pdctl stream list: see pdctl --help"),
+        (("stream", "bogus"), "No such command 'bogus': see pdctl stream --help"),
+    ],
+)
+def test_the_verb_of_another_tool_is_answered_by_ours(
+    pd: Any, pdctl: Any, arguments: tuple[str, ...], said: str
+) -> None:
+    """What to write in its place, where that is known."""
+    assert pdctl.fails(2, *arguments) == said
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("stream", "delete", "x"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pdctl.topics.line_keys import key_before, key_in_field, same_key
-from pdctl.topics.produce import _produce
+from pdctl.topics.produce import InShard, Sent, _produce
 from rangelog import AppendRecord, Record, TopicChunk
 from rangelog_core.errors import AppendTimeout, InvalidArgument, ProducerFenced, ShardEnded
 from tests.unit.pdctl.conftest import Pdctl
@@ -110,12 +110,13 @@ def test_doubt_outweighs_the_error(client: FakeClient, run: Pdctl) -> None:
 
 
 async def test_an_interruption_states_what_is_in_doubt(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line where records are without an ack; quiet where all are acked."""
+    """One line with what is acked, and from which offset."""
     client.outcomes = {b"b": None}
     any_client: Any = client
     for values, message in (
-        ([b"a", b"b"], "pdctl: interrupted: 1 record is acked, 1 may be in the topic\n"),
-        ([b"a"], ""),
+        ([b"a", b"b"], "1 record is acked, 1 may be in the topic (shard 0 from offset 0)"),
+        ([b"a", b"c"], "2 records are acked (shard 0 from offset 0)"),
+        ([], "0 records are acked"),
     ):
         waits = asyncio.Event()
 
@@ -129,7 +130,13 @@ async def test_an_interruption_states_what_is_in_doubt(client: FakeClient, capsy
         command.cancel()
         with pytest.raises(asyncio.CancelledError):
             await command
-        assert capsys.readouterr().err == message
+        assert capsys.readouterr().err == f"pdctl: interrupted: {message}\n"
+
+
+def test_an_interruption_names_a_few_shards() -> None:
+    """Not thousands of them."""
+    sent = Sent(acked=10, shards={shard: InShard(1, 7, 7) for shard in range(10)})
+    assert sent.places().endswith("shard 7 from offset 7, and 2 more shards)")
 
 
 @pytest.mark.parametrize(

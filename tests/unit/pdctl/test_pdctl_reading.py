@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pdctl import appending
 from pdctl.main import main
 from rangelog import Client
 from rangelog.testing import FakeCluster
@@ -184,6 +186,61 @@ def test_a_bad_line_is_named_and_those_before_it_are_appended(memory: FakeCluste
     assert [value for _, value, _, _ in _read(memory, "some")] == [b"first"]
     result = pdctl("stream", "append", "some", "--key-separator", ":", given=b"no separator\n")
     assert result.exit_code == 2 and "line 1: there is no separator" in result.stderr
+
+
+def test_a_limit_may_be_written_as_of_tail(memory: FakeCluster) -> None:
+    """-n, in both verbs."""
+    assert pdctl("stream", "read", "flights", "-n", "2").stdout == "0\n1\n"
+    assert pdctl("stream", "tail", "flights", "-n", "2").stdout == "8\n9\n"
+
+
+def test_an_interrupted_append_says_what_is_acked(
+    memory: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How many records, from which offset, and how many are under way."""
+    sent: list[asyncio.Future[Any]] = []
+    real = appending._submit
+
+    def submit(*arguments: Any) -> asyncio.Future[Any]:
+        sent.append(real(*arguments))
+        return sent[-1]
+
+    async def interrupted(under_way: list[bytes]) -> None:
+        waits = asyncio.Event()
+
+        async def pieces() -> AsyncIterator[list[bytes]]:
+            yield [b"a", b"b"]
+            await asyncio.gather(*sent)
+            memory.hold_acks()
+            yield under_way
+            waits.set()
+            await asyncio.Event().wait()
+
+        async with memory.client() as client:
+            command = asyncio.create_task(
+                appending._append(client, "some", pieces(), AppendRecord, "line", timeout_s=10.0)
+            )
+            await waits.wait()
+            command.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await command
+        memory.release_acks()
+        sent.clear()
+
+    async def create() -> None:
+        async with memory.client() as client:
+            await client.create_stream("some")
+
+    monkeypatch.setattr(appending, "_submit", submit)
+    asyncio.run(create())
+    asyncio.run(interrupted([b"c"]))
+    assert capsys.readouterr().err == (
+        "pdctl: interrupted: 2 records are acked from offset 0, 1 may be in the stream\n"
+    )
+    asyncio.run(interrupted([]))
+    assert re.fullmatch(r"pdctl: interrupted: 2 records are acked from offset [23]\n", capsys.readouterr().err), (
+        "the third may be there"
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def report(member: InProcessPd, *names: str) -> None:
         member.heartbeat(name, replicas=[sealed()] if name in members(member) else [])
 
 
+def test_the_timeout_of_a_drain_may_be_a_number_of_seconds(run: PdctlOverGrpc, cluster: InProcessPd) -> None:
+    """As --timeout is everywhere else."""
+    assert run("server", "drain", "rs2", "--timeout", "20").exit_code == 0
+    assert "'x' is not a duration" in run.fails(2, "server", "drain", "rs2", "--timeout", "x")
+
+
 def test_cordon_and_uncordon(run: PdctlOverGrpc, cluster: InProcessPd) -> None:
     """The mode is in the listing, in JSON and YAML; both verbs may be repeated."""
     assert run.json("server", "cordon", "rs2")["mode"] == "cordoned"

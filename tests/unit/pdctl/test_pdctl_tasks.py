@@ -78,6 +78,23 @@ def test_a_wait_that_is_too_short_says_what_is_left(pd: Any, pdctl: Any) -> None
     assert "1 task left, one fails: no room" in said and pd.requests[0][1].kind == "upload-range"
 
 
+def test_a_cluster_that_was_never_reached_is_not_waited_for(pd: Any, pdctl: Any) -> None:
+    """The first error is told at once, as by every other verb."""
+    pd.was_reached = False
+    pd.answers["find_tasks"] = Unavailable("no placement driver at 127.0.0.1:1: connection refused")
+    assert "connection refused" in pdctl.fails(4, "task", "wait", "--all")
+    assert len(pd.requests) == 1
+
+
+def test_an_outage_during_a_wait_is_one_line(pd: Any, pdctl: Any) -> None:
+    """On stderr, however often it is asked again; a later outage is told again."""
+    down = Unavailable("nobody leads")
+    pd.answers["find_tasks"] = _answers(_found(_task()), down, down, down, _found(_task()), down, _found())
+    done = pdctl("task", "wait", "--all")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "pdctl: nobody leads; the wait goes on\n" * 2 + "no task is left\n"
+
+
 def test_a_wait_needs_one_thing_to_wait_for(pd: Any, pdctl: Any) -> None:
     """Neither nothing nor two things."""
     for arguments in ((), ("x", "--all"), ("--all", "--kind", "x")):

@@ -44,9 +44,19 @@ def test_durations_are_ms(text: str, expected: int) -> None:
     assert Duration().convert(text, None, None) == expected
 
 
-@pytest.mark.parametrize("text", ["", "7", "7y", "-7d", "d", "never", "9" * 400 + "d", "99999999d"])
+@pytest.mark.parametrize("text", ["7", "0", "20", "1.5"])
+def test_a_duration_without_a_unit_is_refused_with_what_to_write(text: str) -> None:
+    """A retention of 7 would trim at seven seconds where days were meant. Only where an option counts in seconds it is one."""
+    with pytest.raises(
+        click.BadParameter, match=f"'{text}' has no unit: write {text}s for seconds, or for example 12h"
+    ):
+        Duration().convert(text, None, None)
+    assert Duration(bare_seconds=True).convert(text, None, None) == float(text) * 1_000
+
+
+@pytest.mark.parametrize("text", ["", "7y", "-7d", "d", "never", "9" * 400 + "d", "99999999d"])
 def test_bad_durations_are_refused(text: str) -> None:
-    """A number without a unit is not guessed at; `never` is not for every option."""
+    """`never` is not for every option."""
     with pytest.raises(click.BadParameter, match="write for example 90s"):
         Duration().convert(text, None, None)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -143,6 +145,29 @@ async def test_nobody_answers(connect: Connect, dead_address: str) -> None:
         await _servers(connect(dead_address), timeout_s=0.4)
     assert 0.3 < time.monotonic() - begun < 2.0
     assert "\n" not in caught.value.message
+
+
+async def test_a_web_server_that_resets_is_another_program(connect: Connect) -> None:
+    """A reset that overtakes the web server's reply is not taken for a placement driver that starts."""
+    accepted = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.read(4096)
+        if accepted == 1:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        began_s = time.monotonic()
+        with pytest.raises(errors.Unavailable, match=f"no placement driver at {address}: .*another program"):
+            await _servers(connect(address, first_contact_s=0.1), timeout_s=30.0)
+        assert accepted > 1
+        assert time.monotonic() - began_s < 15.0
 
 
 async def test_members_that_send_us_round(start_pd: Any, connect: Connect) -> None:
