@@ -31,7 +31,10 @@ _STOP_POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Running:
-    """The process of `rangelog local` for a directory. `began`: by the kernel's clock, "" where it has no /proc."""
+    """The process of `rangelog local` for a directory. `began`: by the kernel's clock, "" where it has no /proc.
+
+    `left_out`: range servers that do not run, since they were removed from the cluster.
+    """
 
     pid: int
     began: str
@@ -39,6 +42,7 @@ class Running:
     in_background: bool
     context: str = ""
     is_up: bool = False
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def this_process(cls, *, in_background: bool, context: str = "") -> Running:
@@ -64,10 +68,10 @@ def find_running(directory: Path) -> Running | None:
     """Return the process that runs the directory's cluster, or None."""
     try:
         fields = json.loads((directory / RUN_FILE).read_text())
-        running = Running(**fields)
+        running = Running(**fields | {"left_out": tuple(map(str, fields.get("left_out", ())))})
         if not isinstance(running.pid, int) or running.pid <= 1 or not isinstance(running.began, str):
             return None
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
     return running if running.lives else None
 
@@ -178,14 +182,16 @@ def described(directory: Path, running: Running | None) -> str:
         return f"The cluster in {directory} does not run{by}: start it with `rangelog local --data-dir {directory}`."
     since = datetime.fromtimestamp(running.started_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     where = "in the background" if running.in_background else "in a terminal"
-    members = [each.name for each in plan.pds] + [each.name for each in plan.range_servers]
-    members += [each.name for each in plan.brokers]
+    names = [pd.name for pd in plan.pds] + [server.name for server in plan.range_servers]
+    names += [broker.name for broker in plan.brokers]
+    members = [name for name in names if name not in running.left_out]
     down = [name for name in members if not _listens(directory / name)]
     return "\n".join([
         f"running        {where}, pid {running.pid}, since {since}" + ("" if running.is_up else "; it is starting"),
         f"connect to     {','.join(plan.pd_addresses)}",
         f"processes      {len(members) - len(down)} of {len(members)} listen"
         + (f"; not {', '.join(down)}: see `rangelog local logs {down[0]}`" if down else ""),
+        *([f"left out       {', '.join(running.left_out)}: removed from the cluster"] if running.left_out else []),
         *([f"pdctl context  {running.context}"] if running.context else []),
         f"tier           {plan.tier_url}",
         f"data and logs  {directory}",

@@ -33,7 +33,7 @@ def test_what_was_written_down_is_found_while_it_lives(tmp_path: Path) -> None:
     assert process_began(ended.pid) is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', "null", '{"nonsense": 1}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', "null", '{"nonsense": 1}', '{"left_out": 1}'])
 def test_a_damaged_file_names_nobody(tmp_path: Path, content: str) -> None:
     """Nobody is signalled because of it."""
     (tmp_path / RUN_FILE).write_text(content)
@@ -73,6 +73,9 @@ def test_status_in_words(tmp_path: Path) -> None:
     text = described(tmp_path, replace(Running.this_process(in_background=True, context="mine"), is_up=True))
     assert f"in the background, pid {os.getpid()}" in text and "context  mine" in text
     assert "2 of 3 listen; not rs2: see `rangelog local logs rs2`" in text
+    write_running(tmp_path, replace(Running.this_process(in_background=True), is_up=True, left_out=("rs2",)))
+    text = described(tmp_path, find_running(tmp_path))
+    assert "2 of 2 listen\n" in text and "left out       rs2: removed from the cluster" in text
 
 
 def test_options_reach_the_process_in_the_background() -> None:
