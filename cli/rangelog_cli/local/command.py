@@ -21,6 +21,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.naming import choose_name, write_local_context
 from rangelog_cli.local.page_ports import enable_page
+from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_cli.local.tier_check import check_tier
 from rangelog_core.errors import RangelogError
@@ -113,7 +114,8 @@ def run_local(
     fresh = not (data_dir / "cluster.json").exists()
     if brokers is None and fresh:
         brokers = DEFAULT_BROKERS if range_servers != 1 else 0
-    name = choose_name(data_dir.absolute(), context_name) if write_context else ""
+    plan = read_plan(data_dir)
+    name = choose_name(data_dir.absolute(), context_name, plan.pd_addresses if plan else ()) if write_context else ""
     if fresh and tier_url is not None:
         check_tier(tier_url)
     cluster = Cluster.open(
@@ -128,6 +130,8 @@ def run_local(
         tokens=tokens,
         env={name: value for name, value in SMALL.items() if name not in os.environ},
     )
+    if write_context:
+        name = choose_name(cluster.directory, context_name, cluster.pd_addresses)
     running = Running.this_process(in_background=in_background, context=name)
     write_running(cluster.directory, running)
     enable_metrics(cluster)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.stopped import process_began
+from rangelog.context import write_context
 from rangelog_cli.local import background
 from rangelog_cli.local.background import RUN_FILE, Running, described, find_running, write_running
 from rangelog_cli.local.log_files import follow_logs, last_lines
@@ -62,8 +63,10 @@ def test_only_what_wrote_itself_down_is_stopped(tmp_path: Path, monkeypatch: pyt
     assert signalled == []
 
 
-def test_status_in_words(tmp_path: Path) -> None:
+def test_status_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster, one that does not run, one that runs, and which of its processes do not listen."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    write_context("mine", ["127.0.0.1:7000"])
     assert "There is no cluster" in described(tmp_path, None)
     write_plan(tmp_path, make_plan(pds=1, range_servers=2, tier_url="file:///t", base_port=7000))
     assert f"start it with `rangelog local --data-dir {tmp_path}`" in described(tmp_path, None)
