@@ -198,3 +198,11 @@ def test_what_the_light_client_reads_is_told() -> None:
         text = " ".join((ROOT / name).read_text().split())
         assert "Records leave them, by default ten minutes after they are in the tier" in text, name
         assert "'.[tier]'" in text, name
+
+
+def test_limits_that_are_gone_are_not_told() -> None:
+    """There are quotas, and tokens with the rights of a client."""
+    readme = (ROOT / "README.md").read_text()
+    limits = readme.partition("## Limits")[2]
+    assert "There is no quota" not in " ".join(limits.split()) and "Tokens are shared secrets" not in limits
+    assert "(docs/quotas.md)" in limits and "(docs/security.md#tokens)" in limits
