@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.local.background import find_running
+from rangelog_cli.local.processes import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -76,3 +78,22 @@ def test_a_start_in_the_background_that_fails_says_why(command: Command, tmp_pat
     assert "bad tier URL" in failed.stderr and failed.stderr.count("\n") == 1
     assert find_running(tmp_path / "rangelog-data") is None
     assert "There is no cluster" in command("rangelog_cli", "local", "status", code=1).stdout
+
+
+def test_a_removed_range_server_is_left_out(command: Command, tmp_path: Path) -> None:
+    """While the cluster runs, and at its next start, which says what to do; with an empty directory it is a member again."""
+    cli, options = "rangelog_cli", ("--pds", "1", "--range-servers", "4", "--brokers", "0", "--port", "0")
+    left_out = "rs3 was removed from the cluster: it is left out; delete"
+    command(cli, "local", "--detach", *options)
+    command("pdctl", "server", "drain", "rs3", "--wait")
+    command("pdctl", "server", "remove", "rs3", "--yes")
+    wait_until(lambda: "left out       rs3" in command(cli, "local", "status").stdout, 30, "rs3 is not left out")
+    assert left_out in command(cli, "local", "logs", "local").stdout
+    command(cli, "local", "stop")
+    again = command(cli, "local", "--detach").stdout
+    assert left_out in again and "1 placement driver, 3 range servers" in again
+    assert "4 of 4 listen" in command(cli, "local", "status").stdout
+    command(cli, "local", "stop")
+    shutil.rmtree(tmp_path / "rangelog-data" / "rs3")
+    assert "1 placement driver, 4 range servers" in command(cli, "local", "--detach").stdout
+    assert "5 of 5 listen" in command(cli, "local", "status").stdout

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pdctl.stopped import process_began
-from rangelog_core.errors import RequestTimeout, Unavailable
+from rangelog_core.errors import RangelogError, RequestTimeout, Unavailable
 
 RUN_FILE = "local.json"
 LOG_FILE = "local.log"
@@ -31,7 +31,10 @@ _STOP_POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Running:
-    """The process of `rangelog local` for a directory. `began`: by the kernel's clock, "" where it has no /proc."""
+    """The process of `rangelog local` for a directory. `began`: by the kernel's clock, "" where it has no /proc.
+
+    `left_out`: range servers that do not run, since they were removed from the cluster.
+    """
 
     pid: int
     began: str
@@ -39,6 +42,7 @@ class Running:
     in_background: bool
     context: str = ""
     is_up: bool = False
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def this_process(cls, *, in_background: bool, context: str = "") -> Running:
@@ -64,10 +68,10 @@ def find_running(directory: Path) -> Running | None:
     """Return the process that runs the directory's cluster, or None."""
     try:
         fields = json.loads((directory / RUN_FILE).read_text())
-        running = Running(**fields)
+        running = Running(**fields | {"left_out": tuple(map(str, fields.get("left_out", ())))})
         if not isinstance(running.pid, int) or running.pid <= 1 or not isinstance(running.began, str):
             return None
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
     return running if running.lives else None
 
@@ -80,7 +84,10 @@ def start(directory: Path, options: Mapping[str, Any]) -> str:
     """
     running = find_running(directory)
     if running is not None:
-        raise Unavailable(f"the cluster in {directory} runs already (pid {running.pid}): see `rangelog local status`")
+        raise Unavailable(
+            f"the cluster in {directory} runs already (pid {running.pid}): see `rangelog local status`"
+            + (_context_again(directory, options["context"]) if options.get("context") is not None else "")
+        )
     log_path = directory / "logs" / LOG_FILE
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     log_path.parent.mkdir(exist_ok=True)
@@ -103,6 +110,38 @@ def start(directory: Path, options: Mapping[str, Any]) -> str:
     with log_path.open("rb") as log:
         log.seek(begin)
         return log.read().decode("utf-8", "replace")
+
+
+def _context_again(directory: Path, wanted: str) -> str:
+    """Write the context of a running cluster where it was deleted; return what to say of it."""
+    from rangelog_cli.local.certificates import ADMIN, LocalCertificates
+    from rangelog_cli.local.naming import choose_name, known_as, write_local_context
+    from rangelog_cli.local.plan import read_plan
+
+    try:
+        plan = read_plan(directory)
+        if plan is None or known_as(directory, plan.pd_addresses):
+            return ""
+        tls = LocalCertificates.of(directory, plan).files(ADMIN) if plan.tls else None
+        name = choose_name(directory, wanted or None, plan.pd_addresses)
+        is_used = write_local_context(directory, name, plan.pd_addresses, tls)
+    except (OSError, RangelogError) as error:
+        return f". It has no context for pdctl, and none was written: {error}"
+    how = "in use" if is_used else f"not in use: `pdctl context use {name}` changes that"
+    return f". Its context for pdctl was gone, and is written again: {name}, {how}"
+
+
+def _context_line(directory: Path, pd: Sequence[str], written: str) -> list[str]:
+    """Return what `rangelog local status` says of the context for pdctl. `written`: the one of the start, or ""."""
+    from rangelog_cli.local.naming import known_as
+
+    try:
+        name = known_as(directory, pd)
+    except RangelogError as error:
+        return [f"pdctl context  unknown: {error}"]
+    if name:
+        return [f"pdctl context  {name}"]
+    return [f"pdctl context  none, {written} was deleted: `rangelog local --detach` writes it again"] if written else []
 
 
 def _as_arguments(options: Mapping[str, Any]) -> list[str]:
@@ -178,15 +217,17 @@ def described(directory: Path, running: Running | None) -> str:
         return f"The cluster in {directory} does not run{by}: start it with `rangelog local --data-dir {directory}`."
     since = datetime.fromtimestamp(running.started_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     where = "in the background" if running.in_background else "in a terminal"
-    members = [each.name for each in plan.pds] + [each.name for each in plan.range_servers]
-    members += [each.name for each in plan.brokers]
+    names = [pd.name for pd in plan.pds] + [server.name for server in plan.range_servers]
+    names += [broker.name for broker in plan.brokers]
+    members = [name for name in names if name not in running.left_out]
     down = [name for name in members if not _listens(directory / name)]
     return "\n".join([
         f"running        {where}, pid {running.pid}, since {since}" + ("" if running.is_up else "; it is starting"),
         f"connect to     {','.join(plan.pd_addresses)}",
         f"processes      {len(members) - len(down)} of {len(members)} listen"
         + (f"; not {', '.join(down)}: see `rangelog local logs {down[0]}`" if down else ""),
-        *([f"pdctl context  {running.context}"] if running.context else []),
+        *([f"left out       {', '.join(running.left_out)}: removed from the cluster"] if running.left_out else []),
+        *_context_line(directory, plan.pd_addresses, running.context),
         f"tier           {plan.tier_url}",
         f"data and logs  {directory}",
     ])  # fmt: skip

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.naming import choose_name, write_local_context
 from rangelog_cli.local.page_ports import enable_page
+from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_cli.local.tier_check import check_tier
 from rangelog_core.errors import RangelogError
@@ -51,16 +52,21 @@ class _Care:
 class Keeper:
     """Starts crashed members again, each after a pause that doubles while it keeps crashing.
 
-    It has no clock of its own: callers pass the monotonic time to `check`.
+    It has no clock of its own: callers pass the monotonic time to `check`. Who is `left_out` stays ended.
     """
 
-    def __init__(self, members: dict[str, Process], now_s: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, members: dict[str, Process], now_s: float, say: Callable[[str], None], left_out: Set[str] = frozenset()
+    ) -> None:
         self._cares = [_Care(process, started_s=now_s) for process in members.values()]
         self._say = say
+        self._left_out = left_out
 
     def check(self, now_s: float) -> None:
         """Detect ended members, and start those again whose pause is over."""
         for care in self._cares:
+            if care.process.name in self._left_out:
+                continue
             if care.restart_at_s is None:
                 if not care.process.running:
                     self._schedule(care, now_s)
@@ -74,6 +80,8 @@ class Keeper:
         pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** (care.crashes - 1))
         care.restart_at_s = now_s + pause_s
         how = describe_exit(care.process.returncode)
+        if (care.process.returncode or 0) > 0:
+            how += f": {care.process.last_words()}"
         self._say(f"{care.process.name} {how}; starting it again in {pause_s:g} s (log: {care.process.log_path})")
 
 
@@ -106,7 +114,8 @@ def run_local(
     fresh = not (data_dir / "cluster.json").exists()
     if brokers is None and fresh:
         brokers = DEFAULT_BROKERS if range_servers != 1 else 0
-    name = choose_name(data_dir.absolute(), context_name) if write_context else ""
+    plan = read_plan(data_dir)
+    name = choose_name(data_dir.absolute(), context_name, plan.pd_addresses if plan else ()) if write_context else ""
     if fresh and tier_url is not None:
         check_tier(tier_url)
     cluster = Cluster.open(
@@ -121,6 +130,8 @@ def run_local(
         tokens=tokens,
         env={name: value for name, value in SMALL.items() if name not in os.environ},
     )
+    if write_context:
+        name = choose_name(cluster.directory, context_name, cluster.pd_addresses)
     running = Running.this_process(in_background=in_background, context=name)
     write_running(cluster.directory, running)
     enable_metrics(cluster)
@@ -129,14 +140,15 @@ def run_local(
     try:
         _on_stop_signals(_interrupt)
         cluster.start()
+        for server in sorted(cluster.left_out):
+            click.echo(left_out_line(cluster, server))
         wait_healthy(cluster)
         stop = threading.Event()
         _on_stop_signals(lambda *_: stop.set())
         note = _write_context(cluster, name) if name else ContextNote()
         click.echo(banner(cluster, note, pages=pages, in_background=in_background))
         sys.stdout.flush()
-        write_running(cluster.directory, replace(running, is_up=True))
-        _look_after(cluster, stop)
+        _look_after(cluster, stop, replace(running, is_up=True))
     except KeyboardInterrupt:
         pass  # a stop was requested during the start
     finally:
@@ -170,10 +182,11 @@ def banner(
 ) -> str:
     """Return the text for people after the start: addresses, and the next commands."""
     plan = cluster.plan
-    servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
+    running = [server for server in plan.range_servers if server.name not in cluster.left_out]
+    servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in running)
     counts = ", ".join([
         show_count(len(plan.pds), "placement driver"),
-        show_count(len(plan.range_servers), "range server"),
+        show_count(len(running), "range server"),
         show_count(len(plan.brokers), "broker"),
     ])  # fmt: skip
     brokers = ", ".join(f"{broker.name} 127.0.0.1:{broker.port}" for broker in plan.brokers)
@@ -245,9 +258,23 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _look_after(cluster: Cluster, stop: threading.Event) -> None:
-    keeper = Keeper(cluster.members, time.monotonic(), lambda line: click.echo(line))
+def left_out_line(cluster: Cluster, name: str) -> str:
+    """Return what is said of a range server that does not run because it was removed."""
+    return (
+        f"{name} was removed from the cluster: it is left out; "
+        f"delete {cluster.directory / name} to have it back as an empty server at the next start"
+    )
+
+
+def _look_after(cluster: Cluster, stop: threading.Event, running: Running) -> None:
+    write_running(cluster.directory, replace(running, left_out=tuple(sorted(cluster.left_out))))
+    keeper = Keeper(cluster.members, time.monotonic(), lambda line: click.echo(line), cluster.left_out)
     while not stop.wait(_CHECK_S):
+        removed = cluster.leave_out_removed()
+        for name in removed:
+            click.echo(left_out_line(cluster, name))
+        if removed:
+            write_running(cluster.directory, replace(running, left_out=tuple(sorted(cluster.left_out))))
         keeper.check(time.monotonic())
 
 

@@ -68,7 +68,7 @@ def wait_healthy(cluster: Cluster, timeout_s: float = 30.0) -> None:
     from rangelog_proto.v1 import common_pb2
 
     deadline = time.monotonic() + timeout_s
-    wanted = {name for name, process in cluster.range_servers.items() if process.running}
+    wanted = {name for name, each in cluster.range_servers.items() if each.running and name not in cluster.left_out}
     while True:
         try:
             described = describe(cluster.pd_addresses, cluster.tls)

@@ -3,6 +3,7 @@
 What holds:
 - No member outlives the supervisor, and no cluster directory is used by two supervisors (a lock).
 - A member that is started again has the same directory, ports and name.
+- A range server that was removed from the cluster is left out: it does not keep the others from starting.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from rangelog_cli.local.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, 
 from rangelog_core.errors import InvalidArgument, Unavailable
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.refusals import DIRECTORY_GIVEN_UP
 
 __all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
 
@@ -67,6 +69,8 @@ class Cluster:
         self.placement_drivers = {pd.name: self._pd(pd, env) for pd in plan.pds}
         self.range_servers = {server.name: self._server(server, env) for server in plan.range_servers}
         self.brokers = {broker.name: self._broker(broker, env) for broker in plan.brokers}
+        self.left_out: set[str] = set()
+        """Range servers that were removed from the cluster while their directories are there: they do not run."""
 
     @classmethod
     def open(
@@ -143,17 +147,30 @@ class Cluster:
         return self.placement_drivers | self.range_servers | self.brokers
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start every member that does not run, and return once all listen; stop all if one does not."""
+        """Start every member that does not run, and return once all listen; stop all if one does not.
+
+        Range servers that were removed from the cluster are stopped: see `left_out`.
+        """
         try:
+            self.left_out.clear()
             started = [process for process in self.members.values() if not process.running]
             for process in started:
                 process.start()
             deadline = time.monotonic() + timeout_s
             for process in started:
-                process.wait_ready(max(0.1, deadline - time.monotonic()))
+                self._wait_ready_or_removed(process, max(0.1, deadline - time.monotonic()))
+            self.leave_out_removed()
         except BaseException:
             self.kill_all()
             raise
+
+    def leave_out_removed(self) -> list[str]:
+        """Stop the range servers that no placement driver takes again; return the names of those that were found now."""
+        found = [process for process in self.range_servers.values() if self._is_removed(process)]
+        for process in found:
+            process.request_stop()
+            self.left_out.add(process.name)
+        return [process.name for process in found]
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop brokers, range servers, then placement drivers, and unlock the directory. Idempotent."""
@@ -201,6 +218,16 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _is_removed(self, process: Process) -> bool:
+        return process.name not in self.left_out and process.running and process.said(DIRECTORY_GIVEN_UP)
+
+    def _wait_ready_or_removed(self, process: Process, timeout_s: float) -> None:
+        wait_until(
+            lambda: process.ready() or self._is_removed(process),
+            timeout_s,
+            f"{process.name} does not listen: see {process.log_path}",
+        )
 
     def _pd(self, pd: PdPlan, env: Mapping[str, str]) -> Process:
         home = self.directory / pd.name

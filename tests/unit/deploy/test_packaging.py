@@ -18,6 +18,7 @@ from rangelog_broker.settings import BrokerSettings
 from rangelog_cli.main import cli
 from rangelog_cli.servers import BROKER_ENV_PREFIX, PD_ENV_PREFIX, SERVER_ENV_PREFIX
 from rangelog_core.net.tls import Certificates, TlsConfig
+from rangelog_core.stream_defaults import HOT_RETENTION_MS_DEFAULT
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.settings import load_settings
@@ -188,3 +189,20 @@ def test_each_extra_is_tried_and_its_size_told() -> None:
     readme = (ROOT / "README.md").read_text()
     missing = [extra for extra in extras - {"demo", "dev", "all"} if f"| `rangelog[{extra}]` |" not in readme]
     assert not missing, missing
+
+
+def test_what_the_light_client_reads_is_told() -> None:
+    """README and quickstart say when records leave the servers, and what reads them then."""
+    assert HOT_RETENTION_MS_DEFAULT == 10 * 60_000
+    for name in ("README.md", "docs/quickstart.md"):
+        text = " ".join((ROOT / name).read_text().split())
+        assert "Records leave them, by default ten minutes after they are in the tier" in text, name
+        assert "'.[tier]'" in text, name
+
+
+def test_limits_that_are_gone_are_not_told() -> None:
+    """There are quotas, and tokens with the rights of a client."""
+    readme = (ROOT / "README.md").read_text()
+    limits = readme.partition("## Limits")[2]
+    assert "There is no quota" not in " ".join(limits.split()) and "Tokens are shared secrets" not in limits
+    assert "(docs/quotas.md)" in limits and "(docs/security.md#tokens)" in limits

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.stopped import process_began
+from rangelog.context import write_context
 from rangelog_cli.local import background
 from rangelog_cli.local.background import RUN_FILE, Running, described, find_running, write_running
 from rangelog_cli.local.log_files import follow_logs, last_lines
@@ -33,7 +34,7 @@ def test_what_was_written_down_is_found_while_it_lives(tmp_path: Path) -> None:
     assert process_began(ended.pid) is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', "null", '{"nonsense": 1}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', "null", '{"nonsense": 1}', '{"left_out": 1}'])
 def test_a_damaged_file_names_nobody(tmp_path: Path, content: str) -> None:
     """Nobody is signalled because of it."""
     (tmp_path / RUN_FILE).write_text(content)
@@ -62,8 +63,10 @@ def test_only_what_wrote_itself_down_is_stopped(tmp_path: Path, monkeypatch: pyt
     assert signalled == []
 
 
-def test_status_in_words(tmp_path: Path) -> None:
+def test_status_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster, one that does not run, one that runs, and which of its processes do not listen."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    write_context("mine", ["127.0.0.1:7000"])
     assert "There is no cluster" in described(tmp_path, None)
     write_plan(tmp_path, make_plan(pds=1, range_servers=2, tier_url="file:///t", base_port=7000))
     assert f"start it with `rangelog local --data-dir {tmp_path}`" in described(tmp_path, None)
@@ -73,6 +76,9 @@ def test_status_in_words(tmp_path: Path) -> None:
     text = described(tmp_path, replace(Running.this_process(in_background=True, context="mine"), is_up=True))
     assert f"in the background, pid {os.getpid()}" in text and "context  mine" in text
     assert "2 of 3 listen; not rs2: see `rangelog local logs rs2`" in text
+    write_running(tmp_path, replace(Running.this_process(in_background=True), is_up=True, left_out=("rs2",)))
+    text = described(tmp_path, find_running(tmp_path))
+    assert "2 of 2 listen\n" in text and "left out       rs2: removed from the cluster" in text
 
 
 def test_options_reach_the_process_in_the_background() -> None:

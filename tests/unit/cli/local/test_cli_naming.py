@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.context import changed_contexts, read_contexts, write_context
-from rangelog_cli.local.naming import choose_name, write_local_context
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog.context import Context, changed_contexts, read_contexts, write_context
+from rangelog_cli.local.background import Running, described, start, write_running
+from rangelog_cli.local.naming import choose_name, known_as, write_local_context
+from rangelog_cli.local.plan import make_plan, write_plan
+from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,7 @@ def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _start(directory: Path, wanted: str | None = None) -> tuple[str, bool]:
-    name = choose_name(directory, wanted)
+    name = choose_name(directory, wanted, [f"{directory.name}:1"])
     return name, write_local_context(directory, name, [f"{directory.name}:1"], None)
 
 
@@ -75,3 +77,41 @@ def test_a_name_that_is_taken_meanwhile(tmp_path: Path) -> None:
     _start(tmp_path / "two")
     with pytest.raises(PreconditionFailed):
         write_local_context(tmp_path / "one", name, ["one:1"], None)
+
+
+def test_a_context_made_by_hand_with_the_same_addresses_is_adopted(tmp_path: Path) -> None:
+    """It gets the directory, and stays in use; one with a token is somebody's for another use."""
+    write_context("mine", ["one:1"])
+    assert known_as(tmp_path / "one", ["one:1"]) == "mine" and known_as(tmp_path / "two", ["two:1"]) == ""
+    assert _start(tmp_path / "one") == ("mine", True)
+    assert set(read_contexts().by_name) == {"mine"}
+    assert read_contexts().by_name["mine"].data_dir == str(tmp_path / "one")
+    write_context("hers", ["two:1"])
+    assert _start(tmp_path / "two", "hers") == ("hers", True)
+    with changed_contexts() as contexts:
+        contexts.by_name["hers"] = Context("hers", ("two:1",), token_file="/token")
+    assert _start(tmp_path / "two")[0] == "local"
+
+
+def test_a_deleted_context_of_a_running_cluster_is_written_again(tmp_path: Path) -> None:
+    """By `rangelog local --detach`, which says so, as does the status before; not where none is wanted."""
+    write_plan(tmp_path, make_plan(pds=1, range_servers=1, tier_url="file:///t", base_port=7000))
+    running = Running.this_process(in_background=True, context="local")
+    write_running(tmp_path, running)
+    assert "pdctl context  none, local was deleted: `rangelog local --detach` writes" in described(tmp_path, running)
+    with pytest.raises(Unavailable, match=r"see `rangelog local status`$"):
+        start(tmp_path, {"context": None})
+    assert read_contexts().by_name == {}
+    with pytest.raises(Unavailable, match=r"runs already .* is written again: local, in use"):
+        start(tmp_path, {"context": ""})
+    assert "pdctl context  local" in described(tmp_path, running)
+    assert read_contexts().by_name["local"].pd == ("127.0.0.1:7000",)
+    with pytest.raises(Unavailable, match=r"see `rangelog local status`$"):
+        start(tmp_path, {"context": ""})
+    write_context("prod", ["p:1"])
+    with changed_contexts() as contexts:
+        del contexts.by_name["local"]
+    with pytest.raises(Unavailable, match="'prod' is of another cluster"):
+        start(tmp_path, {"context": "prod"})
+    with pytest.raises(Unavailable, match="not in use: `pdctl context use local`"):
+        start(tmp_path, {"context": ""})

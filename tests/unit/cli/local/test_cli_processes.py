@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.local.command import Keeper, describe_exit
+from rangelog_cli.local.command import Keeper, banner, describe_exit, left_out_line
 from rangelog_cli.local.processes import Cluster, Process, wait_until
 from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
+from rangelog_core.refusals import DIRECTORY_GIVEN_UP
 
 READY = "import json,os,sys,time; open(sys.argv[1],'w').write(json.dumps({'pid': os.getpid()})); time.sleep(60)"
 
@@ -156,6 +157,10 @@ class FakeProcess:
         self.running = True
         self.starts = 0
 
+    def last_words(self) -> str:
+        """Of its log."""
+        return "the disk is gone"
+
     def start(self) -> None:
         """Count."""
         self.starts += 1
@@ -182,6 +187,47 @@ def test_crashed_member_comes_back_with_growing_pauses() -> None:
     process.running = False
     keeper.check(now_s + 100)
     assert "in 0.5 s" in said[-1]
+    process.running, process.returncode = True, 1
+    keeper.check(now_s + 200)
+    process.running = False
+    keeper.check(now_s + 300)
+    assert said[-1].startswith("rs1 ended with exit code 1: the disk is gone; starting it again in 0.5 s")
+
+
+def test_who_is_left_out_is_not_started_again() -> None:
+    """Nothing is said of its end either."""
+    process, said = FakeProcess(), []  # type: tuple[FakeProcess, list[str]]
+    keeper = Keeper({"rs1": process}, 0.0, said.append, {"rs1"})  # type: ignore[dict-item]
+    process.running = False
+    for now_s in range(100):
+        keeper.check(float(now_s))
+    assert process.starts == 0 and said == []
+
+
+def test_a_removed_server_does_not_keep_the_others_from_starting(tmp_path: Path) -> None:
+    """What the placement driver says of its directory is in its log; it is stopped, and the terminal says what to do."""
+    cluster = Cluster.open(tmp_path / "data", pds=1, range_servers=2)
+    endpoint = tmp_path / "endpoint.json"
+    refused = f"import time; print({'refused: ' + DIRECTORY_GIVEN_UP!r}); time.sleep(60)"
+    cluster.placement_drivers = {}
+    cluster.range_servers = {
+        "rs1": Process("rs1", ["-c", READY, str(endpoint)], log_path=tmp_path / "rs1.log", ready_file=endpoint),
+        "rs2": Process("rs2", ["-c", refused], log_path=tmp_path / "rs2.log", ready_file=tmp_path / "never"),
+    }
+    try:
+        cluster.start(20)
+        assert cluster.left_out == {"rs2"} and cluster.leave_out_removed() == []
+        cluster.range_servers["rs2"].wait(20)
+        assert cluster.range_servers["rs1"].running
+        said = left_out_line(cluster, "rs2")
+        assert (
+            said.startswith("rs2 was removed from the cluster: it is left out; delete")
+            and "data/rs2 to have it" in said
+        )
+        assert "1 range server," in banner(cluster) and "rs2" not in banner(cluster)
+    finally:
+        cluster.kill_all()
+        cluster.stop()
 
 
 def test_exit_in_words() -> None:
