@@ -18,6 +18,7 @@ from rangelog_core.errors import (
     AccessDenied,
     AppendConflict,
     AppendTimeout,
+    ClientClosed,
     ConfigInvalid,
     Corruption,
     EncryptionKeyMissing,
@@ -125,6 +126,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessDenied",
     "AppendConflict",
+    "ClientClosed",
     "InternalError",
     "KeyRangeGap",
     "KeyRangeOverlap",

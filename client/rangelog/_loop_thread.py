@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from rangelog_core.errors import InvalidArgument, RangelogError, Unavailable
+from rangelog_core.errors import ClientClosed, InvalidArgument, RangelogError, Unavailable
 from rangelog_core.net.fork_guard import never_free_in_children
 
 END_TIMEOUT_S = 5.0
@@ -124,7 +124,7 @@ class LoopThread:
             self._refuse_own_thread()
             with self._lock:
                 if self._stopping:
-                    raise Unavailable("the client is closed")
+                    raise ClientClosed("the client is closed")
                 self._calls.add(call)
                 call.started = True
                 self._loop.call_soon_threadsafe(call.start)

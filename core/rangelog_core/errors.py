@@ -36,7 +36,8 @@
     │   ├── StorageFull             the disk is full; reads continue
     │   ├── HandshakeFailed         plaintext against TLS, or a certificate that is not accepted: the message names it
     │   ├── AccessDenied            the object store refuses the credentials, or the right: never taken for a missing object
-    │   └── Overloaded              a bounded queue is full
+    │   ├── Overloaded              a bounded queue is full
+    │   └── ClientClosed            not retriable: this client was closed before the call
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
     ├── SessionExpired              a journal's proposer was idle for too long: the outcome of its last commands is unknown
     ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
@@ -326,6 +327,13 @@ class Overloaded(Unavailable):
     """A bounded queue is full."""
 
     code = "OVERLOADED"
+
+
+class ClientClosed(Unavailable):
+    """The client was closed before the call: the same call cannot succeed. Nothing was sent."""
+
+    code = "CLIENT_CLOSED"
+    retriable = False
 
 
 class OutcomeUnknown(RangelogError):

@@ -10,7 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from rangelog._table.partition_calls import PartitionCalls
-from rangelog_core.errors import InternalError, Overloaded, RangelogError, RequestTimeout, Unavailable
+from rangelog_core.errors import ClientClosed, InternalError, Overloaded, RangelogError, RequestTimeout, Unavailable
 from rangelog_proto.v1 import table_pb2
 from rangelog_proto.v1 import table_service_pb2 as pb
 
@@ -39,7 +39,7 @@ class Lookups:
     async def get(self, key: bytes, timeout_s: float) -> table_pb2.TableRow:
         """Return the row of a key; version 0: it is not there. Raises Unavailable, RequestTimeout, Overloaded."""
         if self._closed:
-            raise Unavailable("the client is closed")
+            raise ClientClosed("the client is closed")
         if len(self._queue) >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} reads wait for one partition, the limit")
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ import asyncio
 
 from rangelog._table.numbering import Batch, Numbering, QueuedCommand
 from rangelog._table.partition_calls import PartitionCalls
-from rangelog_core.errors import InternalError, RangelogError, Unavailable
+from rangelog_core.errors import ClientClosed, InternalError, RangelogError, Unavailable
 from rangelog_proto.v1 import table_pb2
 from rangelog_proto.v1 import table_service_pb2 as pb
 
@@ -39,7 +39,7 @@ class CommandSender:
             Overloaded: Too much waits; it was not sent.
         """
         if self._closed:
-            raise Unavailable("the client is closed")
+            raise ClientClosed("the client is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[table_pb2.TableResult] = loop.create_future()
 

@@ -17,7 +17,7 @@ from rangelog._loop_thread import LoopThread
 from rangelog.testing.connections import FakeConnection, FakeConnections, Switches
 from rangelog.testing.network import Network, run_on
 from rangelog.testing.range_server import FakeRangeServer
-from rangelog_core.errors import InvalidArgument, MissingExtra, RangelogError, RequestTimeout, Unavailable
+from rangelog_core.errors import ClientClosed, InvalidArgument, MissingExtra, RangelogError, RequestTimeout, Unavailable
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import CONNECT_TIMEOUT_S, DataConnection, PeerKind
 from rangelog_core.net.owner_calls import OwnerCalls
@@ -174,7 +174,7 @@ class HostedPdClient(PdClient):
         self.home.check()
         await asyncio.sleep(0)
         if self._closed:
-            raise Unavailable("the client is closed")
+            raise ClientClosed("the client is closed")
         if self._switches.no_placement_driver:
             raise Unavailable("no placement driver answers: the test switched it off")
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from rangelog.testing.placement_driver import FakePlacementDriver
 from rangelog.testing.range_server import FakeRangeServer
 from rangelog.testing.session import FakeSession
-from rangelog_core.errors import RangelogError, Unavailable, UnsupportedVersion
+from rangelog_core.errors import ClientClosed, RangelogError, Unavailable, UnsupportedVersion
 from rangelog_core.frame import Frame
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections, PeerKind
@@ -54,7 +54,7 @@ class FakePdClient(PdClient):
                 "this FakeCluster has streams only: make it with FakeCluster(brokers=1) for topics and tables"
             )
         if self._closed:
-            raise Unavailable("the client is closed")
+            raise ClientClosed("the client is closed")
         if self._switches.no_placement_driver:
             raise Unavailable("no placement driver answers: the test switched it off")
         with self._switches.lock:

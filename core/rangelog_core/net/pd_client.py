@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import grpc
 
 from rangelog_core.errors import (
+    ClientClosed,
     HandshakeFailed,
     InvalidArgument,
     NoPlacement,
@@ -223,6 +224,8 @@ class PdClient:
         stub_type: type[Any] = PlacementDriverStub,
     ) -> _Response:
         self.home.check()
+        if self._closed:
+            raise ClientClosed("the client is closed")
         note_call()
         deadline = time.monotonic() + timeout_s
         tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._contact, self._channels.tls)

@@ -152,6 +152,6 @@ def test_a_reader_that_is_left_is_quiet(end: str) -> None:
         [sys.executable, "-c", _LEFT.format(end=end)], capture_output=True, text=True, timeout=30, check=False
     )
     if end.startswith("list"):
-        assert "Unavailable: the client is closed" in run.stderr and "ignored" not in run.stderr
+        assert "ClientClosed: the client is closed" in run.stderr and "ignored" not in run.stderr
     else:
         assert (run.returncode, run.stderr) == (0, "")

@@ -266,6 +266,18 @@ async def test_closed_client(start_pd: Any, connect: Connect) -> None:
             await _servers(client)
 
 
+async def test_a_call_of_a_closed_client_is_not_retriable(start_pd: Any, connect: Connect) -> None:
+    """A loop that repeats what is retriable ends; a call that the close cuts off may still succeed elsewhere."""
+    pd = await start_pd(ListServers=_answer)
+    client = connect(pd.address)
+    assert await _servers(client) == ["rs1"]
+    await client.close()
+    with pytest.raises(errors.ClientClosed, match="the client is closed") as raised:
+        await _servers(client)
+    assert isinstance(raised.value, errors.Unavailable)
+    assert (raised.value.retriable, raised.value.outcome_unknown) == (False, False)
+
+
 async def test_cancelled_call(start_pd: Any, connect: Connect) -> None:
     """A caller that is cancelled is cancelled, and its call ends at the server; the client stays usable."""
     reached, ended = asyncio.Event(), asyncio.Event()
