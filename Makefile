@@ -19,7 +19,7 @@ help:
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is needed (or: make PYTHON=python3 …)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed"; exit 1; }
-	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 1.6 GB, once; some minutes"
+	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 2.3 GB, once; three minutes or more"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) tools/install.py requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -30,7 +30,7 @@ $(READY): requirements.lock pyproject.toml
 install: $(READY) ## rangelog and pdctl into .venv/bin, with everything that the other targets need
 	@echo "installed: export PATH=\"$(CURDIR)/$(VENV)/bin:\$$PATH\"; rangelog local"
 
-demo: $(READY) ## two minutes and a report: 336,776 flights through failures, tiering, Spark, a topic, a group and a table
+demo: $(READY) ## three minutes and a report: 336,776 flights through failures, tiering, Spark, a topic, a group and a table
 	$(VENV)/bin/rangelog demo
 
 docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it

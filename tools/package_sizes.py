@@ -4,8 +4,9 @@ python tools/package_sizes.py              # the table of README.md, of all extr
 python tools/package_sizes.py base tier    # some
 
 What holds: the wheel that is installed is built from the source distribution, so that both are tried. Versions are those of
-requirements.lock. A size is that of the installed files, without the interpreter, pip and compiled bytecode. A time is
-processor time, so that other work on the machine does not count: the median of seven starts, less that of an empty program.
+requirements.lock. A size is what `du -m` says of the installed files, with the bytecode that pip compiles, without the
+interpreter and pip. A time is processor time, so that other work on the machine does not count: the median of seven starts,
+less that of an empty program.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 BASE = "base"
 STARTS = 7
+DISK_BLOCK_BYTES = 512
+"""The unit of st_blocks."""
 INSTALL_TIMEOUT_S = 900
 TRY_TIMEOUT_S = 120
 
@@ -54,7 +57,7 @@ TRIES: dict[str, tuple[str, ...]] = {
 
 
 class Measured(NamedTuple):
-    """One extra: how many packages it brings, and the bytes of its files; how long `import rangelog` and a client take."""
+    """One extra: how many packages it brings, and the bytes on disk; how long `import rangelog` and a client take."""
 
     extra: str
     package_count: int
@@ -98,7 +101,7 @@ def install(wheel: Path, extra: str, pins: Path, directory: Path) -> Path:
     run([sys.executable, "-m", "venv", "--without-pip", environment], TRY_TIMEOUT_S)
     python = environment / "bin" / "python"
     wanted = f"rangelog @ {wheel.as_uri()}" if extra == BASE else f"rangelog[{extra}] @ {wheel.as_uri()}"
-    options = ["--quiet", "--no-compile", "--disable-pip-version-check", "-c", pins]
+    options = ["--quiet", "--disable-pip-version-check", "-c", pins]
     run([sys.executable, "-m", "pip", "--python", python, "install", *options, wanted], INSTALL_TIMEOUT_S)
     return python
 
@@ -118,7 +121,7 @@ def measure(python: Path, extra: str) -> Measured:
     """Measure, and try what the extra is for. Raises RuntimeError where it does not work."""
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     files = [each for each in packages.rglob("*") if each.is_file()]
-    size_bytes = sum(each.stat().st_size for each in files if each.suffix != ".pyc")
+    size_bytes = sum(each.stat().st_blocks * DISK_BLOCK_BYTES for each in files)
     for program in TRIES[extra]:
         run([python, "-c", program], TRY_TIMEOUT_S, python.parents[1])
     empty_s = median_s(python, "pass")
@@ -132,7 +135,7 @@ def table(rows: Sequence[Measured], sdist: Path, wheel: Path) -> str:
     lines = ["| | packages | MB installed |", "|---|---|---|"]
     for row in rows:
         name = "`pip install rangelog`" if row.extra == BASE else f"`rangelog[{row.extra}]`"
-        lines.append(f"| {name} | {row.package_count} | {row.size_bytes / 1e6:.0f} |")
+        lines.append(f"| {name} | {row.package_count} | {row.size_bytes / 2**20:.0f} |")
     base = rows[0]
     lines.append("")
     lines.append(

@@ -142,9 +142,11 @@ class Session:
         from rangelog_core.net.tls import TlsConfig
 
         given = (self.ca, self.cert, self.key)
-        with_token = bool(self.ca and not (self.cert or self.key) and (self.token or self.token_file))
-        if any(given) and not all(given) and not with_token:
-            raise errors.InvalidArgument("--ca, --cert and --key go together: give all three (or RANGELOG_TLS_CA, …)")
+        if any(given) and not all(given) and not (self.ca and not self.cert and not self.key and self.shown_token()):
+            raise errors.InvalidArgument(
+                "--ca, --cert and --key go together: give all three (or RANGELOG_TLS_CA, …), or with --ca alone a token "
+                "(--token-file, RANGELOG_TOKEN_FILE or RANGELOG_TOKEN)"
+            )
         if any(given):
             return TlsConfig.of_paths(*given)
         context = self._context() if self.endpoints is None else None

@@ -6,6 +6,8 @@ import importlib.util
 import io
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +51,41 @@ def test_a_terminal_has_one_line_that_counts(tool: ModuleType) -> None:
     tool.follow(PIP, tool.PipProgress(output, terminal=True, count_max=40))
     shown = output.getvalue()
     assert shown.count("fetching") == 30 and shown.count("\n") == 1 and shown.endswith("unpacking 30 packages\n")
+
+
+def test_it_speaks_while_pip_is_silent(tool: ModuleType) -> None:
+    """A large package is named again, and while pip unpacks the packages that are there are counted."""
+    output, there = io.StringIO(), [2]
+    progress = tool.PipProgress(output, terminal=False, count_max=40, installed_count=lambda: there[0])
+    progress.tick()
+    assert output.getvalue() == ""
+    for line in PIP[:3]:
+        progress.take(line)
+    progress.tick()
+    progress.take(PIP[-2])
+    there[0] = 3
+    progress.tick()
+    assert output.getvalue().splitlines()[1:] == [
+        "  fetching 2 of at most 40 packages: package-2",
+        "  unpacking 2 packages",
+        "  unpacking 2 packages, 1 done",
+    ]
+    assert progress.tick_s == tool.TICK_S <= 10 and tool.installed_count() > 10
+
+
+def test_the_ticks_come_from_a_thread_that_ends(tool: ModuleType) -> None:
+    """While the next line is waited for."""
+    output, ticked = io.StringIO(), threading.Event()
+    progress = tool.PipProgress(output, terminal=False, count_max=40)
+    progress.tick_s = 0.001
+    progress.tick = ticked.set
+
+    def lines() -> Iterator[str]:
+        yield PIP[1]
+        assert ticked.wait(20)
+
+    tool.follow(lines(), progress)
+    assert not [each for each in threading.enumerate() if each.name.endswith("(_tick)")]
 
 
 def test_a_failure_shows_what_pip_said(tmp_path: Path) -> None:

@@ -114,8 +114,8 @@ def run_local(
     fresh = not (data_dir / "cluster.json").exists()
     if brokers is None and fresh:
         brokers = DEFAULT_BROKERS if range_servers != 1 else 0
-    plan = read_plan(data_dir)
-    name = choose_name(data_dir.absolute(), context_name, plan.pd_addresses if plan else ()) if write_context else ""
+    if write_context:
+        _check_name(data_dir, context_name)
     if fresh and tier_url is not None:
         check_tier(tier_url)
     cluster = Cluster.open(
@@ -130,19 +130,14 @@ def run_local(
         tokens=tokens,
         env={name: value for name, value in SMALL.items() if name not in os.environ},
     )
-    if write_context:
-        name = choose_name(cluster.directory, context_name, cluster.pd_addresses)
+    name = choose_name(cluster.directory, context_name, cluster.pd_addresses) if write_context else ""
     running = Running.this_process(in_background=in_background, context=name)
     write_running(cluster.directory, running)
     enable_metrics(cluster)
     pages = enable_page(cluster)
-    click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
     try:
         _on_stop_signals(_interrupt)
-        cluster.start()
-        for server in sorted(cluster.left_out):
-            click.echo(left_out_line(cluster, server))
-        wait_healthy(cluster)
+        _start(cluster)
         stop = threading.Event()
         _on_stop_signals(lambda *_: stop.set())
         note = _write_context(cluster, name) if name else ContextNote()
@@ -157,6 +152,20 @@ def run_local(
         cluster.stop()
     click.echo("Stopped. A start with the same --data-dir continues with the same data.")
     return 0
+
+
+def _check_name(data_dir: Path, context_name: str | None) -> None:
+    """Refuse the name of another cluster's context before anything is made."""
+    plan = read_plan(data_dir)
+    choose_name(data_dir.absolute(), context_name, plan.pd_addresses if plan else ())
+
+
+def _start(cluster: Cluster) -> None:
+    click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
+    cluster.start()
+    for server in sorted(cluster.left_out):
+        click.echo(left_out_line(cluster, server))
+    wait_healthy(cluster)
 
 
 @dataclass(frozen=True)

@@ -206,3 +206,10 @@ def test_limits_that_are_gone_are_not_told() -> None:
     limits = readme.partition("## Limits")[2]
     assert "There is no quota" not in " ".join(limits.split()) and "Tokens are shared secrets" not in limits
     assert "(docs/quotas.md)" in limits and "(docs/security.md#tokens)" in limits
+
+
+def test_readme_says_what_surprises_in_its_examples() -> None:
+    """What `break` leaves in a group, and where `start` is no option of Spark's."""
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert "break # cake comes again in the next run: only `await member.commit()`" in text
+    assert "`start` and `end` (of `spark.read` only; a streaming query begins at `startingOffsets`)" in text

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from rangelog.context import Context, changed_contexts
 from rangelog_core.errors import PreconditionFailed
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import TokenFile
 from rangelog_core.rights import KINDS
 from rangelog_proto.v1 import tokens_pb2 as pb
@@ -79,4 +81,20 @@ def test_a_token_in_a_file(pd: Any, pdctl: Any, monkeypatch: pytest.MonkeyPatch)
     assert [token for _, token, _ in pd.opened] == [TokenFile("/x")] * 3
     assert pd.opened[-1][2].ca == "ca.pem" and not pd.opened[-1][2].cert
     monkeypatch.delenv("RANGELOG_TOKEN_FILE")
-    assert "go together" in pdctl.fails(2, "--ca", "ca.pem", "token", "list")
+    said = pdctl.fails(2, "--ca", "ca.pem", "token", "list")
+    assert "go together" in said and "with --ca alone a token (--token-file, RANGELOG_TOKEN_FILE or" in said
+
+
+def test_the_authority_in_the_environment_and_the_token_of_the_context(
+    pd: Any, pdctl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only RANGELOG_TLS_CA is set: that is enough where the context has a token."""
+    pd.answers["list_tokens"] = pb.ListTokensResponse()
+    monkeypatch.setenv("RANGELOG_TLS_CA", "ca.pem")
+    pdctl.before = ()
+    with changed_contexts() as contexts:
+        contexts.by_name["c"] = Context("c", ("127.0.0.1:1",), TlsConfig("other.pem"), token_file="/x")
+        contexts.used = "c"
+    pdctl("token", "list")
+    _, token, tls = pd.opened[-1]
+    assert token == TokenFile("/x") and tls == TlsConfig("ca.pem")
