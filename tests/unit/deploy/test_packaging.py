@@ -211,5 +211,5 @@ def test_limits_that_are_gone_are_not_told() -> None:
 def test_readme_says_what_surprises_in_its_examples() -> None:
     """What `break` leaves in a group, and where `start` is no option of Spark's."""
     text = " ".join((ROOT / "README.md").read_text().split())
-    assert "break # cake comes again in the next run: only `await member.commit()`" in text
+    assert "break # cake comes again in the next run, unless `await member.commit()`" in text
     assert "`start` and `end` (of `spark.read` only; a streaming query begins at `startingOffsets`)" in text
