@@ -66,7 +66,7 @@ def test_records_in_and_out(pdctl: Pdctl, tmp_path: Path) -> None:
 
 
 def test_a_follower_until_ctrl_c(pdctl: Pdctl) -> None:
-    """It prints what is produced meanwhile; Ctrl-C ends it with 130, quietly; a producer that waits for input says what is acked."""
+    """It prints what is produced meanwhile; Ctrl-C ends it with 130, quietly; a waiting producer says what is acked."""
     pdctl.ok("topic", "create", "followed", "--shards", "2")
     with (
         started(pdctl, "topic", "produce", "followed") as producer,
