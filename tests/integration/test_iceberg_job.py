@@ -159,7 +159,9 @@ async def follow_a_stream(client: Client, lake: Lake, tier_url: str) -> None:
     await until(deleted, "what was trimmed stays")
     assert (await lake.update(stream="flights")).snapshot_id is None
     assert lake.stream_rows(table) == await expected(client, "flights", trim, 2 * ROUND)
-    assert not [each.key for each in store.list("") if not each.key.startswith(("streams/", "manifests/", "probe/"))]
+    assert not [
+        each.key for each in store.list("") if not each.key.startswith(("streams/", "manifests/", "probe/", "_pd/"))
+    ]
     operations = [
         each.summary and each.summary.operation.value for each in lake.catalog().load_table(table).snapshots()
     ]
