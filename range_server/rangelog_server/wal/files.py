@@ -89,7 +89,7 @@ class SegmentFiles:
         self.capacity_bytes = capacity_bytes
         self.free_files_max = FREE_FILES_MAX
         self.used_bytes = 0
-        """Of all files: what counts for the capacity."""
+        """The size of all files of segments, free ones included: what `capacity_bytes` bounds."""
         self._free: list[Path] = []  # to be recycled, newest last
         self._unwanted: list[Path] = []  # to be removed: they have bytes in clear, and new segments are encrypted
         self._shrinking: tuple[Path, int] | None = None  # the file that is being freed, and its length
@@ -109,6 +109,7 @@ class SegmentFiles:
         self.io.sync_directory(self.directory)
         segments: list[Segment] = []
         unfinished: list[Path] = []
+        free: list[Path] = []
         for name in self.io.list(self.directory):
             path = self.directory / name
             if name.startswith("wal-") and name.endswith(".seg"):
@@ -117,17 +118,19 @@ class SegmentFiles:
                 segments.append(segment)
                 self._check_header(segment)
             elif name.startswith("free-"):
-                self._set_free(path, in_clear=self.keys.encrypt and not self._is_encrypted(path))
+                free.append(path)
             elif name.endswith(".tmp"):
                 unfinished.append(path)
         for path in unfinished:
             self.io.unlink(path)
+        for path in free:
+            self._set_free(path, in_clear=self.keys.encrypt and not self._is_encrypted(path))
         free_bytes = sum(map(self._size_of, [*self._free, *self._unwanted]))
         self.used_bytes = sum(segment.size_bytes for segment in segments) + free_bytes
         return segments
 
     def _is_encrypted(self, path: Path) -> bool:
-        """Whether a free file was an encrypted segment, whose bytes are then all of those."""
+        """Whether a free file was an encrypted segment: those are never made of files in clear."""
         fd = self.io.open(path)
         try:
             return segment_version(read_all(self.io, fd, SEGMENT_HEADER_BYTES, 0)) == ENCRYPTED_SEGMENT_VERSION
@@ -137,6 +140,7 @@ class SegmentFiles:
             self.io.close(fd)
 
     def _set_free(self, path: Path, *, in_clear: bool) -> None:
+        """Keep a file to be used again, or have it removed: no encrypted segment is made of a file in clear."""
         if not in_clear or not self.keys.encrypt:
             self._free.append(path)
             return
@@ -176,18 +180,13 @@ class SegmentFiles:
         while self._free and fd < 0:
             path = self._free.pop()
             fd = self.io.open(path)
-            size = self.io.size(fd)
-            if size != self.segment_bytes:  # created under another setting, or cut
+            if self.io.size(fd) != self.segment_bytes:  # created under another setting, or cut
                 self.io.close(fd)
-                self.io.unlink(path)
-                self.used_bytes -= size
+                self._remove(path)
                 fd = -1
         if fd < 0:
             while self._unwanted and self._is_full:
-                path = self._unwanted.pop()
-                size = self._size_of(path)
-                self.io.unlink(path)
-                self.used_bytes -= size
+                self._remove(self._unwanted.pop())
             if self._is_full and not beyond:
                 raise StorageFull(f"the log has reached its capacity of {self.capacity_bytes} bytes")
             path = self.directory / f"free-{sequence:016x}.seg"
@@ -214,7 +213,7 @@ class SegmentFiles:
         return segment
 
     def cut(self, segment: Segment, end: int) -> None:
-        """Give back what a segment does not use behind its NEXT, which is at `end` and durable: nothing is appended to it."""
+        """Truncate a segment's file behind its NEXT, which is at `end` and durable. Raises OSError."""
         size = -(-(end + ENTRY_HEADER_BYTES) // BLOCK_BYTES) * BLOCK_BYTES
         if size < segment.size_bytes:
             self.io.truncate(self.path(segment.sequence), size)
@@ -227,7 +226,7 @@ class SegmentFiles:
         return bool(self.capacity_bytes) and self.used_bytes + self.segment_bytes > self.capacity_bytes
 
     def clear_headers(self, segment: Segment, positions: Sequence[int]) -> None:
-        """Overwrite headers of an unfinished write, durably: behind a later end they would stand for missing bytes."""
+        """Overwrite the headers of an unfinished write, durably: a later scan would take them for a sign of lost bytes."""
         for position in positions:
             write_all(self.io, segment.fd, [bytes(ENTRY_HEADER_BYTES)], position)
         if positions:
@@ -244,7 +243,7 @@ class SegmentFiles:
 
     @property
     def has_surplus(self) -> bool:
-        """Whether there are more free files than are kept, or than the capacity allows, or some that may not be used again."""
+        """Whether free files are to be removed: too many, beyond the capacity, or in clear beside encrypted segments."""
         if self._shrinking is not None or self._unwanted or len(self._free) > self.free_files_max:
             return True
         return bool(self._free and self.capacity_bytes) and self.used_bytes > self.capacity_bytes
@@ -263,6 +262,11 @@ class SegmentFiles:
             self._shrinking = None
             self.io.unlink(path)
             self.used_bytes -= size
+
+    def _remove(self, path: Path) -> None:
+        size = self._size_of(path)
+        self.io.unlink(path)
+        self.used_bytes -= size
 
     def _size_of(self, path: Path) -> int:
         fd = self.io.open(path)

@@ -464,3 +464,20 @@ def test_a_log_at_its_capacity_does_not_grow_by_a_segment_with_each_start() -> N
         drop(store, (2 + number, 0))
         store.reclaim()
     assert store.wal.used_bytes <= capacity_bytes
+
+
+def test_a_missing_key_leaves_free_files_as_they_are_too() -> None:
+    """The start is refused before a file in clear is given up."""
+    disk = LogDisk()
+    store = open_store(disk, None)
+    for _ in range(30):
+        append(store, (1, 0), b"c" * 2_000)
+    drop(store, (1, 0))
+    store.reclaim()
+    append(open_store(disk, encrypted_keys(SALT)), (2, 0), b"e")
+    free = "free-00000000000000ff.seg"
+    disk.names[free] = disk.copy().names[FIRST] if FIRST in disk.names else next(iter(disk.copy().names.values()))
+    before = {name: bytes(disk.content(name)) for name in disk.list(Path("/log"))}
+    with pytest.raises(EncryptionKeyMissing):
+        open_store(disk, encrypted_keys(SALT, MemoryKeys(["other"])))
+    assert {name: bytes(disk.content(name)) for name in disk.list(Path("/log"))} == before
