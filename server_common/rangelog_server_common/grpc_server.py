@@ -56,7 +56,7 @@ Refused = Callable[[str, str, str, RangelogError], None]
 CallHold = Callable[[Principal | None, str, float | None, Any], Awaitable[Callable[[Any], object] | None]]
 """Given who calls, what, the time left in s (None: no deadline) and the request; waits until the call may be made.
 
-Returns what is to be told of the response; None: nothing.
+Returns a function that is given the response; None: there is none.
 """
 _REFUSALS = (Unauthorized, RoleForbids, RightMissing, HandshakeFailed)
 

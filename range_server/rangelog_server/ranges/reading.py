@@ -45,11 +45,6 @@ class ReadPlan:
     range_index: int
     wanted: list[Wanted]
 
-    @property
-    def size_bytes(self) -> int:
-        """Of all its batches."""
-        return sum(each.length for each in self.wanted)
-
 
 def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
     """Return the plan for the batches [first, last). For the event loop's thread."""

@@ -1,8 +1,8 @@
 """The quotas of one process: fetched when a heartbeat's answer names another version, and what clients have taken of them.
 
-What holds: what is taken over a quota is waited for, and a call that cannot wait for as long as that is refused, with an error
-that clients repeat, before anything is done or counted. Servers and administrators are not held off. What a resource is called
-is asked for in the background: until it is known no prefix counts.
+What holds: a call waits until what its client owes is paid off. A call whose deadline leaves no time for that is refused with
+Overloaded, which clients repeat, before anything is done or counted. Servers and administrators are not held off. The names of
+resources are asked for in the background: until a name is known no prefix counts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ _log = logging.getLogger("rangelog.quotas")
 Resource = tuple[int, int]
 """Kind and id."""
 Counted = Callable[[Any], object]
-"""Given a call's response."""
+"""Given a call's response, counts its bytes."""
 
 
 class ByteCall(NamedTuple):
-    """A call whose bytes count: those of the request where it appends, else of the response. `resource`: what it is on."""
+    """A method whose bytes count: for APPEND those of the request, for READ those of the response.
+
+    `resource`: given a request, returns the resource that the call is on.
+    """
 
     measure: Measure
     resource: Callable[[Any], Resource]
@@ -81,7 +84,7 @@ class QuotaGuard:
         *,
         byte_calls: Mapping[str, ByteCall] | None = None,
     ) -> None:
-        """`byte_calls`: by method, "/package.Service/Method"."""
+        """`byte_calls`: the calls whose bytes count, by method: "/package.Service/Method"."""
         self.pd: PdClient | None = None
         """Whom to ask; set before a version is heard of."""
         self.refresh: Callable[[], None] = lambda: None
@@ -116,10 +119,9 @@ class QuotaGuard:
     async def hold_call(
         self, principal: Principal | None, method: str, remaining_s: float | None, request: Any = None
     ) -> Counted | None:
-        """Hold a call until its client may make it. Return what is to be told of the response, None: nothing.
+        """Hold a call until its client may make it. Return a function that counts the response, None: it does not count.
 
-        `method`: "/package.Service/Method". `remaining_s`: of its deadline. Raises Overloaded where the call would have to
-        wait for longer than half of that, or where too many calls wait already.
+        `method`: "/package.Service/Method". `remaining_s`: of the call's deadline. Raises Overloaded as `hold` does.
         """
         self.refresh()
         who = client_of(principal)
@@ -141,26 +143,27 @@ class QuotaGuard:
     async def hold(
         self, who: str, measure: Measure, units: int, remaining_s: float | None, name: str | None = None
     ) -> None:
-        """Wait for what is owed, then count `units`; those of whoever waits already are counted. `name`: for prefixes.
+        """Count `units` and wait until what was owed before is paid off. `name`: of the resource, for quotas of prefixes.
 
-        Raises Overloaded, and counts nothing, where the wait would be too long: after as much of it as there is time for.
+        `remaining_s`: of the call's deadline, None without one. Raises Overloaded, and counts nothing: at once where too many
+        calls wait, and after half of `remaining_s` where the wait would take longer than that.
         """
         buckets = self.book.buckets(who, name, measure)
         if not buckets:
             return
         now_us = self.now_us()
-        held_us = before_us = owed_us(buckets, now_us)
-        if held_us and (self.calls_held >= CALLS_HELD_MAX or self._held_of.get(who, 0) >= CALLS_OF_PRINCIPAL_HELD_MAX):
+        before_us = owed_us(buckets, now_us)
+        if before_us and (
+            self.calls_held >= CALLS_HELD_MAX or self._held_of.get(who, 0) >= CALLS_OF_PRINCIPAL_HELD_MAX
+        ):
             raise Overloaded(
                 f"too many calls of {who} wait for their quota: make fewer at once, or ask for a larger quota"
             )
         limit_s = CALL_HOLD_S_MAX if remaining_s is None else min(CALL_HOLD_S_MAX, max(0.0, remaining_s) / 2)
         limit_us = int(limit_s * 1_000_000)
-        if held_us <= limit_us:
+        if before_us <= limit_us:
             charge(buckets, now_us, units)
-        else:
-            held_us = limit_us
-        if held_us:
+        if held_us := min(before_us, limit_us):
             await self._wait(who, measure, held_us)
         if before_us > limit_us:
             raise Overloaded(

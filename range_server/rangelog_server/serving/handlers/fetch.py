@@ -6,8 +6,8 @@ replies while its credit lasts, each with the next records: records are pushed w
 the disk while the reply before is sent and the reader decodes it. Replies are at most the requested wait apart. The fetch
 ends with an error, at the end of a sealed range, at its own end offset, or when the reader ends it.
 
-While a reader is over a quota none of its fetches gets records: a pushed fetch gets replies that say so, any other one ends
-with Overloaded. What is read counts when it is read, not when it is sent: of all fetches that wait, one passes at a time.
+While a reader is over a quota none of its fetches gets records: a pushed fetch gets replies that say so, any other fetch ends
+with Overloaded. Batches count when their read begins, not when they are sent: of all fetches that wait, one passes at a time.
 
 Batches from the disk are checked before they are sent; a wrong checksum quarantines the replica, a fault of the disk only if
 it lasts. Every failure in a fetch is sent as its reply, and its turn goes to the next fetch.
@@ -16,7 +16,7 @@ it lasts. Every failure in a fetch is sent as its reply, and its turn goes to th
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import structlog
@@ -41,7 +41,7 @@ from rangelog_server.serving.needs import resource, verbs_of_fetch
 from rangelog_server_common.metrics.tally import count_by
 
 READ_HELD_S_MAX = 4.0
-"""A reader counts a replica as silent after 5 s: while it is held off it is told so before."""
+"""A reader counts a replica as silent after 5 s: a held fetch gets a reply before that."""
 
 _log = structlog.get_logger("fetch")
 
@@ -124,7 +124,7 @@ class _Fetch:
         self._guarded(self._attempt)
 
     def _holds(self) -> bool:
-        """Whether the reader is over a quota, so that its next records wait. Its turn goes to others."""
+        """Return whether the reader is over a quota. Then the fetch waits, and other fetches have its turn."""
         message, connection = self._message, self._connection
         if not message.bytes_max or message.recovery_epoch:
             return False
@@ -147,17 +147,17 @@ class _Fetch:
         return True
 
     def _tell_held(self) -> None:
-        """Say that the reader is held off still. Raises Overloaded where the fetch has one reply only."""
+        """Reply that a quota holds the reader off. Raises Overloaded for a fetch with a single reply."""
         if not self._follows:
             raise Overloaded("the reader is over its quota of bytes read: fetch again later, or ask for a larger quota")
         message = self._message
         hosted = self._hosted = self._connection.store.find(message.stream_id, message.range_index)
         self._reply(hosted, [], held=True)
 
-    def _count(self, size_bytes: int) -> None:
-        """Count what is about to be read for the reader."""
+    def _count(self, lengths: Iterable[int]) -> None:
+        """Count batches of these lengths for the reader, where there are quotas."""
         if self._connection.book.any and not self._message.recovery_epoch:
-            self._connection.meter.take(Measure.READ, resource(self._message.stream_id), size_bytes)
+            self._connection.meter.take(Measure.READ, resource(self._message.stream_id), sum(lengths))
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run a step; an error that it raises is sent as the fetch's reply."""
@@ -205,7 +205,6 @@ class _Fetch:
         if self._ahead is not None:
             ahead = self._ahead
             self._forget_ahead()
-            self._count(ahead.plan.size_bytes)
             self._take_when_read(ahead)
             return
         first, last = self._next(hosted)
@@ -213,12 +212,10 @@ class _Fetch:
             self._reach = core.batch_span(last - 1)[1]
             batches = connection.store.cached(hosted, first, last)
             if batches is not None:
-                self._count(sum(map(len, batches)))
+                self._count(map(len, batches))
                 self._reply(hosted, batches)
                 return
-            reading = self._read_from_disk(hosted, first, last)
-            self._count(reading.plan.size_bytes)
-            self._take_when_read(reading)
+            self._take_when_read(self._read_from_disk(hosted, first, last))
         elif core.sealed_end_offset is not None or message.recovery_epoch:
             self._reply(hosted, [])
         else:
@@ -304,6 +301,7 @@ class _Fetch:
             self._connection.fetches.queue(self.run)
 
     def _take_when_read(self, reading: _Reading) -> None:
+        self._count(batch.length for batch in reading.plan.wanted)
         self._reach = reading.end_offset
         reading.future.add_done_callback(lambda future: self._guarded(lambda: self._take(future, reading.plan)))
 
