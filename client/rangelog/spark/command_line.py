@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from rangelog_core.command_entry import run_command
 
-def main() -> int:
+
+def main() -> int | None:
     """Run the command of `rangelog.spark.jobs` on the process's arguments; return its exit code.
 
     Example:
@@ -13,14 +15,7 @@ def main() -> int:
         $ rangelog-spark audit --pd 127.0.0.1:7100
         ```
     """
-    try:
-        from rangelog.spark.jobs.command import main as run
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f"rangelog-spark: {error.name} is not installed: pip install 'rangelog[spark]'\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return run()
+    return run_command("rangelog-spark", "rangelog.spark.jobs.command", "spark")
 
 
 if __name__ == "__main__":
