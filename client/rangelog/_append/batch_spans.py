@@ -2,7 +2,7 @@
 
 What holds: batches end in order of their offsets, and every span that has begun ends: acked, or with an error. There are
 as many open spans as batches in flight. A span has an event for each server that flushed the batch before the ack: frames
-carry no context, so it is here that one sees which server a batch waited for.
+carry no context, so these events alone show for which server a batch waited.
 """
 
 from __future__ import annotations

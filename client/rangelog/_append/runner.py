@@ -121,7 +121,7 @@ class AppenderRunner:
 
     @property
     def problem(self) -> str:
-        """Why replicas of the open range are not connected; empty: all are, or nothing was heard of the others yet."""
+        """Why replicas of the open range are not connected, by server; empty: all are, or no dial has failed yet."""
         links = self._links.get(self.core.range_index)
         found = links.problems if links is not None else {}
         return "; ".join(dict.fromkeys(f"{replica.server}: {message}" for replica, message in found.items()))

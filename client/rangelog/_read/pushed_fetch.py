@@ -66,7 +66,7 @@ class PushedFetch:
     async def next(self) -> FetchAnswer:
         """Return the next reply. Raises the error in the reply, RequestTimeout, ProtocolViolation or Corruption.
 
-        Replies that only say that a quota holds the reader off are passed over.
+        Skips replies of a server that holds the reader off by a quota: records follow in a later reply.
         """
         held = True
         while held:

@@ -41,7 +41,7 @@ class ObjectInfo:
 
 
 class ObjectTooShort(InvalidArgument):
-    """An object does not have the bytes that were asked for. No other mistake in an argument is taken for damage."""
+    """An object does not have the requested bytes. A reader takes this error alone for damage, no other InvalidArgument."""
 
 
 class ObjectStore(Protocol):
@@ -116,7 +116,7 @@ def fill(target: memoryview, read: Callable[[int], bytes], stopped: Callable[[],
 
 
 def check_span(key: str, start: int, length: int) -> None:
-    """Check a span. Raises ObjectTooShort for one that no object can have, since stores differ in their replies to it."""
+    """Check a span. Raises ObjectTooShort for a span that no object can have: stores differ in their replies to those."""
     if start < 0 or length < 0:
         raise ObjectTooShort(f"object {key} has no {length} bytes from {start} on")
 

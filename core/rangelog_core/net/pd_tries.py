@@ -39,8 +39,8 @@ _PERHAPS = "may have been carried out: look at the state before you repeat it"
 class Contact:
     """Whether a client has ever reached a placement driver, or something that may be one.
 
-    A connection that is reset, or a try without an answer, may be a placement driver that starts. It is none once the
-    same address speaks as another program: a web server's reply and its reset come in either order.
+    The peer of a connection that is reset, or of a try without an answer, may be a placement driver that starts. Once the
+    same address answers as another program it is none: a web server's reply and its reset come in either order.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Contact:
 
     @property
     def was_made(self) -> bool:
-        """Whether it has."""
+        """Whether a placement driver, or something that may be one, was reached."""
         return self._answered or bool(self._perhaps)
 
     def answered(self) -> None:
