@@ -41,6 +41,7 @@
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
     ├── SessionExpired              a journal's proposer was idle for too long: the outcome of its last commands is unknown
     ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
+    │   ├── DirectoryGivenUp        a range server's data directory never counts again
     │   ├── SealBelowFloor          readers have seen records above the requested end: carries the floor
     │   ├── TopicStateForbids       not in the topic's present state, which the message names
     │   ├── TopicKindForbids        not with a topic of this kind: records or table
@@ -355,6 +356,12 @@ class PreconditionFailed(RangelogError):
     """Another caller was first. Of an append with an expected end: `offset` is where the stream ends."""
 
     code = "PRECONDITION_FAILED"
+
+
+class DirectoryGivenUp(PreconditionFailed):
+    """A range server's data directory never counts again: the server was removed, or another directory has replaced it."""
+
+    code = "DIRECTORY_GIVEN_UP"
 
 
 class SealBelowFloor(PreconditionFailed):

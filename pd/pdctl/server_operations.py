@@ -121,7 +121,7 @@ def remove(session: Session, name: str, accept_loss: bool, yes: bool, output: st
     request = operations_pb2.RemoveServerRequest(request_id=uuid.uuid4().hex, server=name, accept_loss=accept_loss)
     removed = session.with_pd(lambda pd: OperationsClient(pd).remove_server(request, timeout_s=session.timeout_s))
     if output == "table":
-        click.echo(f"{name} is removed: stop it if it runs, and delete its data directory")
+        click.echo(f"{name} is removed: it ends by itself where it runs; delete its data directory")
     else:
         emit_data({"server": name, "incarnation": f"{removed.incarnation:016x}", "removed": True}, output)
 

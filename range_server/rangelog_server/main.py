@@ -10,7 +10,8 @@ import uvloop
 
 from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.allocator import keep_large_blocks
-from rangelog_core.errors import ConfigInvalid, EncryptionKeyMissing, RangelogError
+from rangelog_core.errors import ConfigInvalid, DirectoryGivenUp, EncryptionKeyMissing, RangelogError
+from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.store import Store
@@ -47,6 +48,8 @@ def run(settings: RangeServerSettings) -> int:
                            said=error.message, set_aside=str(aside))  # fmt: skip
     except EncryptionKeyMissing as error:  # what its log has is not known: it must not start as an empty one
         return fail("range-server", f"ENCRYPTION_KEY_MISSING: {error.message}: the log is left as it is")
+    except DirectoryGivenUp as error:
+        return fail("range-server", error.message, EXIT_DIRECTORY_GIVEN_UP)
     except RangelogError as error:
         return fail("range-server", error.message)
     except OSError as error:

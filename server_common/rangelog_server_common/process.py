@@ -33,10 +33,10 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def fail(program: str, message: str) -> int:
-    """Write `message` as one line to stderr and return the exit code of a failure, 1."""
+def fail(program: str, message: str, exit_code: int = 1) -> int:
+    """Write `message` as one line to stderr and return the exit code."""
     sys.stderr.write(f"{program}: {message}\n")
-    return 1
+    return exit_code
 
 
 def write_endpoint(directory: Path, content: dict[str, Any]) -> None:

@@ -172,24 +172,17 @@ class Process:
 
     def last_words(self) -> str:
         """Return the last line of the child's log since its start, preferably an error message."""
-        lines = [line.strip() for line in self._end_of_log().splitlines() if line.strip()]
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+        except OSError:
+            lines = []
         for line in reversed(lines):
             found = _SAID_WHAT_TO_DO.match(line)
             if found:
                 return found[1]
         return lines[-1] if lines else f"it said nothing (log: {self.log_path})"
-
-    def said(self, text: str) -> bool:
-        """Whether the end of the child's log since its start has the text."""
-        return self._popen is not None and text in self._end_of_log()
-
-    def _end_of_log(self) -> str:
-        try:
-            with self.log_path.open("rb") as log:
-                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
 
     def _close_stdin(self) -> None:
         if self._popen is not None and self._popen.stdin is not None:

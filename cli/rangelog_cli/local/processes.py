@@ -37,9 +37,9 @@ from rangelog_cli.local.plan import (
 from rangelog_cli.local.ports import is_free, refuse_busy
 from rangelog_cli.local.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
 from rangelog_core.errors import InvalidArgument, Unavailable
+from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.tls import TlsConfig
-from rangelog_core.refusals import DIRECTORY_GIVEN_UP
 
 __all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
 
@@ -149,7 +149,7 @@ class Cluster:
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start every member that does not run, and return once all listen; stop all if one does not.
 
-        Range servers that were removed from the cluster are stopped: see `left_out`.
+        Range servers that were removed from the cluster do not count: see `left_out`.
         """
         try:
             self.left_out.clear()
@@ -158,19 +158,18 @@ class Cluster:
                 process.start()
             deadline = time.monotonic() + timeout_s
             for process in started:
-                self._wait_ready_or_removed(process, max(0.1, deadline - time.monotonic()))
+                _wait_ready_or_removed(process, max(0.1, deadline - time.monotonic()))
             self.leave_out_removed()
         except BaseException:
             self.kill_all()
             raise
 
     def leave_out_removed(self) -> list[str]:
-        """Stop the range servers that no placement driver takes again; return the names of those that were found now."""
-        found = [process for process in self.range_servers.values() if self._is_removed(process)]
-        for process in found:
-            process.request_stop()
-            self.left_out.add(process.name)
-        return [process.name for process in found]
+        """Note the range servers that ended since they were removed; return the names of those that ended just now."""
+        found = [name for name, process in self.range_servers.items() if _was_removed(process)]
+        fresh = [name for name in found if name not in self.left_out]
+        self.left_out.update(fresh)
+        return fresh
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop brokers, range servers, then placement drivers, and unlock the directory. Idempotent."""
@@ -218,16 +217,6 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _is_removed(self, process: Process) -> bool:
-        return process.name not in self.left_out and process.running and process.said(DIRECTORY_GIVEN_UP)
-
-    def _wait_ready_or_removed(self, process: Process, timeout_s: float) -> None:
-        wait_until(
-            lambda: process.ready() or self._is_removed(process),
-            timeout_s,
-            f"{process.name} does not listen: see {process.log_path}",
-        )
 
     def _pd(self, pd: PdPlan, env: Mapping[str, str]) -> Process:
         home = self.directory / pd.name
@@ -339,3 +328,17 @@ def _plan_for(
     if moved or (plan.base_port == 0 and not all(is_free(port) for port in plan.ports().values())):
         plan = with_ports(plan, base_port or 0)  # the ports were not requested: others are as good
     return plan
+
+
+def _was_removed(process: Process) -> bool:
+    """Whether a range server has ended since no placement driver takes its data directory again."""
+    return not process.running and process.returncode == EXIT_DIRECTORY_GIVEN_UP
+
+
+def _wait_ready_or_removed(process: Process, timeout_s: float) -> None:
+    """Return once the member listens, or has ended as one that was removed. Raises as `Process.wait_ready`."""
+    wait_until(
+        lambda: _was_removed(process) or process.ready(),
+        timeout_s,
+        f"{process.name} does not listen: see {process.log_path}",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import DirectoryGivenUp, InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX
@@ -18,7 +18,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 
 
 async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
-    """Register a server. Raises InvalidArgument, PreconditionFailed (rolled back, or another incarnation is alive)."""
+    """Register a server. Raises InvalidArgument, DirectoryGivenUp, PreconditionFailed (rolled back, or another is alive)."""
     check_name("range server", request.server)
     texts = (request.data_address, request.control_address, request.zone, request.version, request.rack)
     if any(len(text) > ADDRESS_LENGTH_MAX for text in texts) or not request.data_address:
@@ -30,6 +30,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
         del request.labels[:]
     with driver.state() as state:
         known = state.servers.find(request.server)
+        _check_not_given_up(known or state.removed.find(request.server), request)
         if known is not None and known.server.incarnation != request.incarnation:
             health = driver.view.health(state, request.server, known.server.incarnation, driver.now_ms())
             if health is not ServerHealth.DEAD:
@@ -50,6 +51,15 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
     response.tokens_version = driver.tokens_version()
     response.quotas_version = driver.quotas_version()
     return response
+
+
+def _check_not_given_up(known: pd_state_pb2.RegisteredServer | None, request: pb.RegisterServerRequest) -> None:
+    """Raise DirectoryGivenUp for an incarnation that never counts again; the state refuses it too, as all members know how."""
+    if known is not None and request.incarnation in known.retired:
+        raise DirectoryGivenUp(
+            f"range server {request.server} was removed, or another data directory has replaced this one, whose replicas are "
+            "given up: move it away and start with an empty one"
+        )
 
 
 async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:

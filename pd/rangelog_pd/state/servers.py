@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
-from rangelog_core.refusals import DIRECTORY_GIVEN_UP
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
@@ -33,8 +32,9 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
     retired = list(before.retired) if before is not None else []
     if request.incarnation in retired:
         raise PreconditionFailed(
-            f"this data directory of {request.server} was replaced by a later one, or the server was removed, and "
-            + DIRECTORY_GIVEN_UP
+            f"this data directory of {request.server} was replaced by a later one, or the server was removed, and its "
+            "replicas are given up: "
+            "move it away and start with an empty one"
         )
     if known is not None and known.server.incarnation != request.incarnation:
         retired = [*retired, known.server.incarnation][-RETIRED_MAX:]

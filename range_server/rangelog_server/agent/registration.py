@@ -1,8 +1,9 @@
 """Registration with the placement driver, and the reason of a refusal.
 
-A refusal has one of two reasons. The driver knows a later state of this incarnation than the data directory has: the
+A refusal has one of three reasons. The driver knows a later state of this incarnation than the data directory has: the
 directory was rolled back, and must never answer for its replicas again (RolledBack). Or the name has a lease under another
-incarnation: the lease may expire, so the server logs the refusal and waits.
+incarnation: the lease may expire, so the server logs the refusal and waits. An incarnation that never counts again is refused
+by an error of its own (DirectoryGivenUp), which ends the server.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from importlib.metadata import version
 
 import structlog
 
-from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.errors import DirectoryGivenUp, PreconditionFailed, RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.formats import reported_formats
@@ -41,11 +42,13 @@ def new_process_id() -> int:
 async def register(
     pd: PdClient, identity: DirectoryIdentity, request: pb.RegisterServerRequest
 ) -> pb.RegisterServerResponse:
-    """Register; retry until a placement driver answers. Raises RolledBack, or a refusal that is final."""
+    """Register; retry until a placement driver answers. Raises RolledBack, DirectoryGivenUp, or another final refusal."""
     said = ""
     while True:
         try:
             return await pd.register_server(request, timeout_s=CALL_TIMEOUT_S)
+        except DirectoryGivenUp:
+            raise
         except PreconditionFailed as error:
             if await _rolled_back(pd, identity):
                 raise RolledBack(error.message) from error

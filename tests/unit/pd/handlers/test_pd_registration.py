@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import DirectoryGivenUp, InvalidArgument, PreconditionFailed
 from rangelog_pd.handlers import servers
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -29,6 +29,20 @@ async def test_a_name_that_is_alive_is_not_given_to_another(ready: Any) -> None:
     ready.silence(6_000)
     await servers.register_server(ready.driver, request)
     assert ready.machine.state.servers["rs1"].server.incarnation == 5
+
+
+async def test_a_directory_that_was_replaced_is_refused_for_good(ready: Any) -> None:
+    """By an error of its own, whether the name is alive under the later directory, dead, or removed; nothing is proposed."""
+    first = ready.incarnation("rs1")
+    ready.silence(6_000)
+    later = pb.RegisterServerRequest(request_id="two", server="rs1", incarnation=5, boot=1, data_address="x:1")
+    await servers.register_server(ready.driver, later)
+    again = pb.RegisterServerRequest(request_id="old", server="rs1", incarnation=first, boot=9, data_address="x:1")
+    for _ in range(2):
+        with pytest.raises(DirectoryGivenUp, match="move it away and start with an empty one"):
+            await servers.register_server(ready.driver, again)
+        assert ready.machine.state.servers["rs1"].server.incarnation == 5
+        ready.silence(6_000)
 
 
 async def test_a_directory_behind_its_own_last_heartbeat_is_refused(ready: Any) -> None:

@@ -1,10 +1,15 @@
-"""What a range server registers with, from its settings."""
+"""What a range server registers with, from its settings, and the refusal that ends it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from rangelog_server.agent.registration import registration
+import pytest
+
+from rangelog_core.errors import DirectoryGivenUp
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.agent.registration import register, registration
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.settings import RangeServerSettings
 
@@ -18,3 +23,19 @@ def test_a_server_says_where_it_is_and_what_it_is_chosen_by(tmp_path: Path) -> N
     assert (made.zone, made.rack, list(made.labels)) == ("z", "r", ["disk=ssd", "team=x"])
     assert (made.server, made.incarnation, made.boot, made.process_id) == ("rs1", 7, 2, 9)
     assert (made.data_address, made.control_address, made.log_end, made.capacity_bytes) == ("h:1", "h:2", 100, 1 << 30)
+
+
+async def test_a_directory_that_never_counts_again_ends_the_server() -> None:
+    """It does not ask again: no later answer can be another one."""
+
+    class Driver:
+        asked = 0
+
+        async def register_server(self, request: pb.RegisterServerRequest, *, timeout_s: float) -> Any:
+            self.asked += 1
+            raise DirectoryGivenUp("rs1 was removed")
+
+    driver = Driver()
+    with pytest.raises(DirectoryGivenUp, match="rs1 was removed"):
+        await register(driver, DirectoryIdentity("rs1", 7, 2, 0), pb.RegisterServerRequest())  # type: ignore[arg-type]
+    assert driver.asked == 1
