@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import Unavailable
+from rangelog.tier.file_store import FileStore
+from rangelog_core.errors import AccessDenied, Unavailable
 from rangelog_core.object_keys import object_key
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -103,6 +104,23 @@ async def test_objects_are_deleted_where_they_are(server: Server) -> None:
     key = object_key(1, 0, 0, RECORDS, 7)
     await server.uploader.delete_objects(pb.Directive(delete_objects=pb.DeleteObjects(keys=[key])))
     assert server.stored() == []
+
+
+async def test_credentials_that_may_not_delete_keep_nothing_else_from_work(server: Server, monkeypatch: Any) -> None:
+    """A bucket's policy may deny Delete to all but the collector: the deletion fails by name, uploads go on."""
+
+    def denied(self: FileStore, key: str) -> None:
+        raise AccessDenied("s3://b denies access: s3:DeleteObject is needed")
+
+    monkeypatch.setattr(FileStore, "delete", denied)
+    server.uploader.learned_url(server.url("a"))
+    await server.uploader.upload_range(UPLOAD)
+    key = object_key(1, 0, 0, RECORDS, 7)
+    with pytest.raises(AccessDenied, match="s3:DeleteObject"):
+        await server.uploader.delete_objects(pb.Directive(delete_objects=pb.DeleteObjects(keys=[key])))
+    assert server.stored() == ["a"]
+    await server.uploader.upload_range(UPLOAD)
+    assert server.stored() == ["a"]
 
 
 async def test_a_url_of_its_own_counts_until_the_tier_is_changed(tmp_path: Path) -> None:
