@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from rangelog_core.errors import ClientClosed, InvalidArgument, RangelogError, Unavailable
+from rangelog_core.errors import ClientClosed, InvalidArgument, RangelogError
 from rangelog_core.net.fork_guard import never_free_in_children
 
 END_TIMEOUT_S = 5.0
@@ -51,10 +51,10 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, _T], *, reads: bool = False) -> _T:
         """Run a coroutine on the loop and wait for it; an interrupt cancels it. `reads`: it changes nothing in the cluster.
 
-        Raises InvalidArgument on the loop's own thread and in a forked process, Unavailable when the loop is stopped.
+        Raises InvalidArgument on the loop's own thread and in a forked process, ClientClosed when the loop is stopped.
         """
         call = _Call(
-            work, Unavailable("the client was closed while this call was under way", outcome_unknown=not reads)
+            work, ClientClosed("the client was closed while this call was under way", outcome_unknown=not reads)
         )
         try:
             self._start(call)
@@ -69,7 +69,7 @@ class LoopThread:
 
     def begin(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
         """Start a coroutine on the loop; return a future of its end, which always comes. Raises as `run` does."""
-        call = _Call(work, Unavailable("the client was closed while this call was under way", outcome_unknown=True))
+        call = _Call(work, ClientClosed("the client was closed while this call was under way", outcome_unknown=True))
         self._start(call)
         call.ended.add_done_callback(lambda _: self._calls.discard(call))
         return call.ended

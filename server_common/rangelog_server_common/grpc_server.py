@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from rangelog_core.errors import (
+    ClientClosed,
     HandshakeFailed,
     InternalError,
     ProtocolViolation,
@@ -190,6 +191,8 @@ def host_of(context: Any) -> str:
 
 def _shown(error: Exception, method: str) -> RangelogError:
     """Return the error that the client gets; what it may not see goes into the log."""
+    if isinstance(error, ClientClosed):  # a client of this server, which stops; that of the caller is open
+        return Unavailable("the server is stopping", outcome_unknown=error.outcome_unknown)
     if isinstance(error, RangelogError):
         return error
     if isinstance(error, TimeoutError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from rangelog_core.errors import Unavailable
+from rangelog_core.errors import ClientClosed
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
 from rangelog_core.net.principals import Role, server_dns_name
@@ -50,7 +50,7 @@ class Channels:
             await channel.close()
 
     def stub(self, address: str, stub_type: type[Any]) -> Any:
-        """Return a stub for an address. Raises Unavailable once closed."""
+        """Return a stub for an address. Raises ClientClosed once closed."""
         if self._certificates is not None:
             self._take_new_files()
         stub = self._stubs.get((address, stub_type))
@@ -59,11 +59,11 @@ class Channels:
         return stub
 
     def channel(self, address: str) -> grpc.aio.Channel:
-        """Return the channel to an address. Raises Unavailable once closed."""
+        """Return the channel to an address. Raises ClientClosed once closed."""
         channel = self._channels.get(address)
         if channel is None:
             if self._closed:
-                raise Unavailable("the client is closed")
+                raise ClientClosed("the client is closed")
             channel = self._channels[address] = open_channel(address, self.tls, self._role)
         return channel
 

@@ -16,7 +16,15 @@ from typing import Any, TypeVar
 
 import grpc
 
-from rangelog_core.errors import NotOwner, RangelogError, RequestTimeout, ShardEnded, TopicNotFound, Unavailable
+from rangelog_core.errors import (
+    ClientClosed,
+    NotOwner,
+    RangelogError,
+    RequestTimeout,
+    ShardEnded,
+    TopicNotFound,
+    Unavailable,
+)
 from rangelog_core.key_hash import key_position
 from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.channels import Channels
@@ -144,7 +152,7 @@ class OwnerCalls:
             attempt += 1
             await _pause(attempt, deadline)
         if self._closed:
-            raise Unavailable("the client is closed", outcome_unknown=unknown)
+            raise ClientClosed("the client is closed", outcome_unknown=unknown)
         raise RequestTimeout(f"no owner answered within {timeout_s:g} s ({last.message})", outcome_unknown=unknown)
 
     async def _owner(self, key: OwnedKey, left_s: float) -> pb.Broker:

@@ -285,7 +285,7 @@ class PdClient:
 
     def _give_up(self, tries: Tries, timeout_s: float) -> RangelogError:
         if self._closed:
-            return tries.no_answer(Unavailable("the client is closed"))
+            return tries.no_answer(ClientClosed("the client is closed"))
         last = tries.last
         if isinstance(last, NoPlacement):
             return tries.told_of(last)

@@ -91,7 +91,7 @@ def test_stop_wakes_whoever_waits(loop: LoopThread) -> None:
     within(loop.stop)
     for thread in threads:
         thread.join(WAIT_S)
-    assert [type(error) for error in told] == [errors.Unavailable] * 2
+    assert [type(error) for error in told] == [errors.ClientClosed] * 2
     assert sorted(error.outcome_unknown for error in told) == [False, True]  # reading changes nothing
     assert endless.ended.is_set()
 
@@ -105,9 +105,9 @@ def test_after_stop(loop: LoopThread) -> None:
         thread.join(WAIT_S)
         assert not thread.is_alive()
     within(loop.stop)
-    with pytest.raises(errors.Unavailable, match="closed"):
+    with pytest.raises(errors.ClientClosed, match="closed"):
         within(lambda: loop.run(_value(1)))
-    with pytest.raises(errors.Unavailable, match="closed"):
+    with pytest.raises(errors.ClientClosed, match="closed"):
         within(lambda: list(loop.iterate(Endless(1).numbers())))
 
 

@@ -51,6 +51,15 @@ async def test_our_errors_reach_the_client(start_pd: Any) -> None:
     assert caught.value.epoch == 9
 
 
+@pytest.mark.parametrize("unknown", [False, True])
+async def test_a_closed_client_of_the_server_is_none_of_the_callers(start_pd: Any, unknown: bool) -> None:
+    """The server stops, and the same call may succeed at another one."""
+    pd = await start_pd(ListServers=_raising(errors.ClientClosed("the client is closed", outcome_unknown=unknown)))
+    with pytest.raises(errors.Unavailable, match="the server is stopping") as caught:
+        await _list_servers(pd.address)
+    assert (type(caught.value), caught.value.retriable) == (errors.Unavailable, True)
+
+
 @pytest.mark.parametrize("error", [RuntimeError("/etc/secret of tenant A"), KeyError("secret"), OSError(5, "secret")])
 async def test_other_exceptions_stay_in_the_log(start_pd: Any, caplog: Any, error: Exception) -> None:
     """The text of an unexpected exception is logged and never sent."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from rangelog_core.errors import NotOwner, OutcomeUnknown, RangelogError, SessionExpired, ShardEnded
+from rangelog_core.errors import ClientClosed, NotOwner, OutcomeUnknown, RangelogError, SessionExpired, ShardEnded
 from rangelog_core.net.owner_calls import JOURNALS, OwnerCalls, journal_of
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import broker_pb2, group_service_pb2
@@ -26,6 +27,9 @@ class Cluster(BrokersServicer, GroupsServicer):
         self.errors: list[RangelogError] = []
         self.calls: list[str] = []
         self.ended = False
+        self.reached = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def FindOwners(self, request: Any, context: Any) -> Any:
         """This one."""
@@ -41,6 +45,8 @@ class Cluster(BrokersServicer, GroupsServicer):
     async def OpenGroupSession(self, request: Any, context: Any) -> Any:
         """An error as long as there are some."""
         self.calls.append("open")
+        self.reached.set()
+        await self.answers.wait()
         if self.errors:
             raise self.errors.pop(0)
         return group_service_pb2.OpenGroupSessionResponse(session=5)
@@ -99,6 +105,20 @@ async def test_an_expired_session_ends_the_call_at_once(cluster: tuple[Cluster, 
     with pytest.raises(SessionExpired):
         await opened(calls)
     assert fake.calls == ["find", "open"]
+
+
+async def test_calls_of_closed_calls_are_not_retriable(cluster: tuple[Cluster, OwnerCalls]) -> None:
+    """One that the close cuts off may have been carried out; one begun after it was not. A loop of repeats ends at both."""
+    fake, calls = cluster
+    fake.answers.clear()
+    under_way = asyncio.create_task(opened(calls))
+    await fake.reached.wait()
+    await calls.close()
+    for call, unknown in ((under_way, True), (opened(calls), False)):
+        with pytest.raises(ClientClosed) as caught:
+            await call
+        assert (caught.value.retriable, caught.value.outcome_unknown) == (False, unknown)
+    fake.answers.set()
 
 
 def test_names_are_spread_over_the_journals() -> None:

@@ -260,14 +260,14 @@ async def test_closed_client(start_pd: Any, connect: Connect) -> None:
     await client.close()
     await client.close()
     async with asyncio.timeout(5):
-        with pytest.raises(errors.Unavailable, match="closed"):
+        with pytest.raises(errors.ClientClosed, match="closed"):
             await call
-        with pytest.raises(errors.Unavailable, match="closed"):
+        with pytest.raises(errors.ClientClosed, match="closed"):
             await _servers(client)
 
 
 async def test_a_call_of_a_closed_client_is_not_retriable(start_pd: Any, connect: Connect) -> None:
-    """A loop that repeats what is retriable ends; a call that the close cuts off may still succeed elsewhere."""
+    """A loop that repeats what is retriable ends."""
     pd = await start_pd(ListServers=_answer)
     client = connect(pd.address)
     assert await _servers(client) == ["rs1"]
