@@ -28,7 +28,7 @@ from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.services import SERVICES, add_services
 from rangelog_broker.serving.connection import ProducerPort, make_factory
 from rangelog_broker.serving.needs import needs_of_call
-from rangelog_broker.settings import BrokerSettings, split_listen
+from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.tables.byte_calls import BYTE_CALLS
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_core.net.broker_client import BrokerClient
@@ -37,6 +37,7 @@ from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls_peers import server_arguments
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
+from rangelog_server_common.address_settings import split_listen
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint

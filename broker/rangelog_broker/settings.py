@@ -11,9 +11,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from rangelog.errors import InvalidArgument
 from rangelog_core.ids import check_name
-from rangelog_core.net.addresses import split_address
+from rangelog_server_common.address_settings import check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.logging import LogFormat
-from rangelog_server_common.metrics.listening import check_metrics_listen
 from rangelog_server_common.tls_settings import TlsSettings
 
 
@@ -80,12 +79,7 @@ class BrokerSettings(TlsSettings):
     def _some(cls, value: list[str]) -> list[str]:
         if not value:
             raise ValueError("name at least one placement driver: host:port")
-        for address in value:
-            try:
-                split_address(address)
-            except InvalidArgument as error:
-                raise ValueError(error.message) from error
-        return value
+        return [check_peer(address) for address in value]
 
     @field_validator("tier_url")
     @classmethod
@@ -100,17 +94,10 @@ class BrokerSettings(TlsSettings):
         split_listen(value)
         return value
 
-    @field_validator("rest_listen")
+    @field_validator("rest_listen", "metrics_listen")
     @classmethod
     def _good_address_or_none(cls, value: str) -> str:
-        if value:
-            split_listen(value)
-        return value
-
-    @field_validator("metrics_listen")
-    @classmethod
-    def _good_metrics_address(cls, value: str) -> str:
-        return check_metrics_listen(value)
+        return check_listen_or_none(value)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> BrokerSettings:
@@ -118,11 +105,3 @@ class BrokerSettings(TlsSettings):
         if not self.advertise_host and any(host in ("0.0.0.0", "::") for host in hosts):  # noqa: S104
             raise ValueError("advertise_host is needed when the broker listens on all addresses")
         return self
-
-
-def split_listen(value: str) -> tuple[str, int]:
-    """Return (host, port) of "host:port"; port 0 lets the system choose. Raises ValueError."""
-    try:
-        return split_address(value, port_min=0)
-    except InvalidArgument as error:
-        raise ValueError(error.message) from error

@@ -25,9 +25,9 @@ from rangelog_pd.reconcile.retention_queue import INTERVAL_MS_MIN
 from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
+from rangelog_server_common.address_settings import check_listen_or_none, check_peer
 from rangelog_server_common.data_directory import check_directory_name
 from rangelog_server_common.logging import LogFormat
-from rangelog_server_common.metrics.listening import check_metrics_listen
 from rangelog_server_common.tls_settings import TlsSettings
 
 
@@ -38,6 +38,11 @@ class MemberSettings(BaseModel):
 
     raft_address: str
     api_address: str
+
+    @field_validator("raft_address", "api_address")
+    @classmethod
+    def _good_address(cls, value: str) -> str:
+        return check_peer(value)
 
 
 class PdSettings(TlsSettings):
@@ -114,10 +119,15 @@ class PdSettings(TlsSettings):
     def _good_directory(cls, value: Path) -> Path:
         return check_directory_name(value)
 
-    @field_validator("metrics_listen", "page_listen")
+    @field_validator("listen", "raft_listen", "metrics_listen", "page_listen")
     @classmethod
-    def _good_http_address(cls, value: str) -> str:
-        return check_metrics_listen(value)
+    def _good_address_or_none(cls, value: str) -> str:
+        return check_listen_or_none(value)
+
+    @field_validator("join")
+    @classmethod
+    def _good_peer_or_none(cls, value: str) -> str:
+        return check_peer(value) if value else value
 
     @model_validator(mode="after")
     def _consistent(self) -> PdSettings:

@@ -32,7 +32,8 @@ from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import make_connection_factory
-from rangelog_server.settings import RangeServerSettings, split_listen
+from rangelog_server.settings import RangeServerSettings
+from rangelog_server_common.address_settings import split_listen
 from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls

@@ -13,10 +13,9 @@ from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
-from rangelog_core.net.addresses import split_address
+from rangelog_server_common.address_settings import check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.data_directory import check_directory_name
 from rangelog_server_common.logging import LogFormat
-from rangelog_server_common.metrics.listening import check_metrics_listen
 from rangelog_server_common.tls_settings import TlsSettings
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
@@ -113,8 +112,13 @@ class RangeServerSettings(TlsSettings):
 
     @field_validator("metrics_listen")
     @classmethod
-    def _good_metrics_address(cls, value: str) -> str:
-        return check_metrics_listen(value)
+    def _good_address_or_none(cls, value: str) -> str:
+        return check_listen_or_none(value)
+
+    @field_validator("pd")
+    @classmethod
+    def _good_peers(cls, value: list[str]) -> list[str]:
+        return [check_peer(address) for address in value]
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> RangeServerSettings:
@@ -122,11 +126,3 @@ class RangeServerSettings(TlsSettings):
         if not self.advertise_host and any(host in ("0.0.0.0", "::") for host in hosts):  # noqa: S104
             raise ValueError("advertise_host is needed when the server listens on all addresses")
         return self
-
-
-def split_listen(value: str) -> tuple[str, int]:
-    """Return (host, port) of "host:port"; port 0 lets the system choose. Raises ValueError."""
-    try:
-        return split_address(value, port_min=0)
-    except InvalidArgument as error:
-        raise ValueError(error.message) from error

@@ -45,7 +45,8 @@ from rangelog_core.net.grpc_errors import _told_by, to_status
 from rangelog_core.record import Record
 from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import PdSettings
-from rangelog_server.settings import RangeServerSettings, split_listen
+from rangelog_server.settings import RangeServerSettings
+from rangelog_server_common.address_settings import split_listen
 from rangelog_server_common.settings import load_settings
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import text_mutated

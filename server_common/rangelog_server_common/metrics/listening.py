@@ -8,25 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rangelog_core.errors import InvalidArgument
-from rangelog_core.net.addresses import split_address
-
 if TYPE_CHECKING:
     from rangelog_core.net.tls import TlsConfig
     from rangelog_server_common.metrics.endpoint import Problems
     from rangelog_server_common.metrics.figures import FigureGroup
 
 _log = structlog.get_logger("metrics")
-
-
-def check_metrics_listen(value: str) -> str:
-    """Return "host:port", or "" for no port of metrics. Raises ValueError."""
-    if value:
-        try:
-            split_address(value, port_min=0)
-        except InvalidArgument as error:
-            raise ValueError(error.message) from error
-    return value
 
 
 async def serve_metrics(

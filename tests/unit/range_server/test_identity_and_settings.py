@@ -68,6 +68,8 @@ def test_log_without_identity_is_set_aside(tmp_path: Path) -> None:
     [
         ({"segments": 3}, "unknown key 'segments'"),
         ({"data_listen": "nowhere"}, "data_listen"),
+        ({"pd": ["127.0.0.1"]}, "pd"),
+        ({"pd": ["http://127.0.0.1:7100"]}, "pd.*leave out http://"),
         ({"segment_size_bytes": 5}, "segment_size_bytes"),
         ({"name": "a/b"}, "name"),
         ({"capacity_bytes": "much"}, "capacity_bytes"),

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from rangelog_core.errors import Unavailable
+from rangelog_server_common.address_settings import check_listen_or_none
 from rangelog_server_common.metrics.call_tally import CallTally
 from rangelog_server_common.metrics.endpoint import MetricsEndpoint
 from rangelog_server_common.metrics.exposition import SERIES_MAX, make_registry
 from rangelog_server_common.metrics.figures import FigureGroup, counter, gauge, histogram
-from rangelog_server_common.metrics.listening import check_metrics_listen, serve_metrics
+from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.metrics.tally import DURATION_BOUNDS_S, DurationTally, count_by
 
 
@@ -174,5 +175,5 @@ async def test_without_an_address_nothing_listens() -> None:
 def test_bad_addresses(value: str) -> None:
     """Refused before anything starts."""
     with pytest.raises(ValueError, match="host:port"):
-        check_metrics_listen(value)
-    assert check_metrics_listen("") == "" and check_metrics_listen("[::1]:0") == "[::1]:0"
+        check_listen_or_none(value)
+    assert check_listen_or_none("") == "" and check_listen_or_none("[::1]:0") == "[::1]:0"
