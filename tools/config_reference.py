@@ -49,7 +49,8 @@ This page is made from the programs by `python tools/config_reference.py`; `make
 [Operations](OPERATIONS.md).
 
 A flag has precedence over the environment, the environment over the file of `--config` (TOML), the file over the default. An
-unknown key is refused, and so is a value out of bounds; the process then ends with one line that names the key. Secrets (`token`, `raft_secret`) have no
+unknown key of the file is refused, and so is a value out of bounds; the process then ends with one line that names the key. Unknown
+variables are not refused: Kubernetes gives processes some with such names. Secrets (`token`, `raft_secret`) have no
 flag, so that no list of processes shows them. Files for systemd are in [`deploy/systemd`](../deploy/systemd/rangelog-pd.service), values
 for Kubernetes in [the chart](kubernetes.md).
 
@@ -64,7 +65,9 @@ These count for programs that connect to a cluster.
 | variable | meaning |
 |---|---|
 | `RANGELOG_PD` | addresses of placement drivers, `host:port,…`: `pdctl` (or `--pd`), Spark, `rangelog-spark`; the SDK is given them by `connect` |
-| `RANGELOG_TOKEN` | the cluster's token: `pdctl` (or `--token`), `rangelog-spark` |
+| `RANGELOG_TOKEN`, `RANGELOG_TOKEN_FILE` | a token, or the cluster's shared one; or the file that has it, which may change: all of them, the SDK included; `pdctl --token`, `--token-file` |
+| `RANGELOG_CONTEXT` | the context that `pdctl` takes (or `--context`) |
+| `RANGELOG_INSECURE` | 1: a token may go to another machine without TLS |
 | `RANGELOG_TLS_CA`, `RANGELOG_TLS_CERT`, `RANGELOG_TLS_KEY` | PEM files for mutual TLS: all of them, the SDK included; `pdctl --ca`, `--cert`, `--key` |
 | `RANGELOG_ENCRYPTION_KEYS_DIR`, `RANGELOG_ENCRYPTION_KMS_KEY_ID` | the keys of encrypted objects: programs that read the tier, and servers without the setting |
 | `RANGELOG_DEBUG` | 1: a command that fails shows its trace |

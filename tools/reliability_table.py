@@ -36,7 +36,7 @@ class Suite(NamedTuple):
 SUITES: Mapping[str, Suite] = {
     "simulation": Suite(
         "Simulated clusters",
-        "make sim SEEDS=3000",
+        "make sim SEEDS={seeds}",
         {
             "Schedules simulated, virtual hours": "{seeds}; {virtual_hours} h",
             "Corner cases that the schedules reached": "{corner_cases_reached} of {corner_cases}",
@@ -130,10 +130,15 @@ def table(suites: Suites) -> str:
         entry = suites.get(name)
         for question, answer in suite.headlines.items():
             told = answer.format_map(_texts(entry["figures"])) if entry else "**missing: did not run**"
-            lines.append(f"| {question} | {told} | `{suite.command}` |")
+            lines.append(f"| {question} | {told} | `{made_by(suite, entry)}` |")
     for name in [*SUITES, *sorted(set(suites) - set(SUITES))]:
         lines += ["", *block(name, suites.get(name))]
     return "\n".join(lines)
+
+
+def made_by(suite: Suite, entry: Mapping[str, Any] | None) -> str:
+    """The command, with the numbers that it was given."""
+    return suite.command.format_map(_Shown(entry["figures"] if entry else {}))
 
 
 def _texts(figures: Mapping[str, Any]) -> _Shown:
@@ -153,7 +158,7 @@ def block(name: str, entry: Mapping[str, Any] | None) -> Iterator[str]:
     yield f"### {suite.title}"
     yield ""
     if entry is None:
-        yield f"Missing: `{suite.command}` did not run."
+        yield f"Missing: `{made_by(suite, None)}` did not run."
         return
     command = entry["command"].replace(".venv/bin/", "")
     yield f"`{command}` · commit `{entry['commit']}` · {entry['at']} · {entry['machine']}"

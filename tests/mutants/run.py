@@ -1,6 +1,6 @@
 """The command behind `make mutants`: each wrong choice must be caught by the simulation within the seeds of one run.
 
-The few that name a test must make that test fail: what has to meet for them is too rare for seeds.
+Those that name a test must make it fail: what has to meet for them is too rare for seeds, or is no part of the simulation.
 
 python tests/mutants/run.py                     # all of them, 400 seeds at most
 python tests/mutants/run.py --only min,no-copy  # some

@@ -21,7 +21,7 @@ def publish(suite: str, figures: dict[str, Any]) -> Path:
     path = FOLDER / f"{suite}.json"
     entry = {
         "suite": suite,
-        "command": " ".join(["python", *[_relative(word) for word in sys.argv]]),
+        "command": _command(),
         "commit": _commit(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
@@ -31,6 +31,12 @@ def publish(suite: str, figures: dict[str, Any]) -> Path:
     aside.write_text(json.dumps(entry, indent=2, sort_keys=True) + "\n")
     aside.replace(path)
     return path
+
+
+def _command() -> str:
+    if sys.argv[0] == "-c":  # a worker of pytest: what it was begun with, the others do not know
+        return f"python -m pytest {os.environ.get('PYTEST_CURRENT_TEST', 'tests').partition('::')[0]}"
+    return " ".join(["python", *[_relative(word) for word in sys.argv]])
 
 
 def _relative(word: str) -> str:

@@ -45,7 +45,7 @@ def test_a_suite_that_did_not_run_is_named(tool: ModuleType) -> None:
     assert "| Bad inputs tried, crashes | 1,234,567; 0 | `make fuzz` |" in made
     for name, suite in tool.SUITES.items():
         assert f"### {suite.title}" in made
-        assert (f"Missing: `{suite.command}` did not run." in made) == (name != "fuzz")
+        assert (f"Missing: `{tool.made_by(suite, None)}` did not run." in made) == (name != "fuzz")
         assert all(f"| {question} | **missing" in made for question in suite.headlines) or name == "fuzz"
 
 
