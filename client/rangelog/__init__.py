@@ -76,7 +76,7 @@ from rangelog_core.errors import (
     WriterFenced,
     WrongServer,
 )
-from rangelog_core.record import Ack, AppendRecord, Record
+from rangelog_core.record import Ack, AppendRecord, BytesLike, Record
 
 if TYPE_CHECKING:
     from rangelog import sync
@@ -153,6 +153,7 @@ __all__ = [
     "Ack",
     "AppendRecord",
     "AppendTimeout",
+    "BytesLike",
     "Client",
     "ConfigInvalid",
     "Corruption",
@@ -315,15 +316,17 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs gRPC only when it is asked for: commands and cores start without it."""
-    if name == "sync":
-        return importlib.import_module("rangelog.sync")
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'rangelog' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker sees the imports above, and no name that is none
+
+    def __getattr__(name: str) -> Any:
+        """Import what needs gRPC only when it is asked for: commands and cores start without it."""
+        if name == "sync":
+            return importlib.import_module("rangelog.sync")
+        if name in _LAZY:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        raise AttributeError(f"module 'rangelog' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """List what a program may use."""
-    return [*__all__, "sync"]
+    return list(__all__)

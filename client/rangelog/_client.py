@@ -33,7 +33,7 @@ from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token, token_from_environment
-from rangelog_core.record import AppendRecord
+from rangelog_core.record import AppendRecord, BytesLike
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
 if TYPE_CHECKING:
@@ -389,7 +389,7 @@ class Client(TopicOperations):
         return (await confirmed_end(view, self._connections)).offset
 
     async def append(
-        self, stream: str, values: Iterable[bytes | AppendRecord], *, expected_end: int | None = None
+        self, stream: str, values: Iterable[BytesLike | AppendRecord], *, expected_end: int | None = None
     ) -> int:
         """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper.
 

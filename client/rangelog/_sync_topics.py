@@ -21,7 +21,7 @@ from rangelog._topics.cut import Cut
 from rangelog._topics.time_windows import TimeWindow
 from rangelog._topics.values import ShardInfo, TopicConfig, TopicConfigChange, TopicInfo, Watermark
 from rangelog_core.key_ranges import KeyRange
-from rangelog_core.record import AppendRecord
+from rangelog_core.record import AppendRecord, BytesLike
 
 
 class TopicProducer:
@@ -42,9 +42,9 @@ class TopicProducer:
 
     def send(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -55,9 +55,9 @@ class TopicProducer:
 
     def submit(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -75,9 +75,9 @@ class TopicProducer:
 
     def send_nowait(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -89,7 +89,7 @@ class TopicProducer:
 
         self._loop.run(send())
 
-    def send_batch(self, records: Iterable[bytes | AppendRecord], *, shard: int | None = None) -> list[ProducerAck]:
+    def send_batch(self, records: Iterable[BytesLike | AppendRecord], *, shard: int | None = None) -> list[ProducerAck]:
         """Send records in order and return one ack per record, once all are acked. Errors as `send`."""
         return self._loop.run(self._producer.send_batch(list(records), shard=shard))
 

@@ -11,6 +11,7 @@ from rangelog._loop_thread import LoopThread
 from rangelog._sync_groups import GroupMember
 from rangelog._transact import transaction, transactional, transactions
 from rangelog._transact.transactional import CALL_TIMEOUT_S
+from rangelog_core.record import BytesLike
 
 
 class Transaction:
@@ -44,9 +45,9 @@ class Transaction:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -58,9 +59,9 @@ class Transaction:
     def submit(
         self,
         topic: str,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,

@@ -13,7 +13,7 @@ from rangelog._append.serializing import Serializers
 from rangelog._append.writer import Writer as AsyncWriter
 from rangelog._loop_thread import LoopThread
 from rangelog._sync_submit import feed, submit_when_there_is_room
-from rangelog_core.record import Ack, AppendRecord
+from rangelog_core.record import Ack, AppendRecord, BytesLike
 
 
 class Writer:
@@ -46,9 +46,9 @@ class Writer:
 
     def append(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,
@@ -63,9 +63,9 @@ class Writer:
 
     def submit(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,
@@ -84,9 +84,9 @@ class Writer:
 
     def append_nowait(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,
@@ -107,7 +107,7 @@ class Writer:
 
     def append_batch(
         self,
-        records: Iterable[bytes | AppendRecord],
+        records: Iterable[BytesLike | AppendRecord],
         *,
         expected_end: int | None = None,
         timeout_s: float | None = None,
@@ -115,7 +115,7 @@ class Writer:
         """Append records in order and return one ack per record, once all are acked. As `rangelog.Writer.append_batch`."""
         return self._loop.run(self._writer.append_batch(list(records), expected_end=expected_end, timeout_s=timeout_s))
 
-    def append_all(self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None) -> int:
+    def append_all(self, records: Iterable[BytesLike | AppendRecord], *, timeout_s: float | None = None) -> int:
         """Append the records of any iterable; return how many, once all are acked. As `rangelog.Writer.append_all`.
 
         The iterable runs on the calling thread, up to 1,000 records ahead. If it raises, the records that it gave before may be
@@ -161,7 +161,7 @@ class Writer:
         return self._writer.confirm_offset
 
 
-def _size_of(record: bytes | AppendRecord) -> int:
+def _size_of(record: BytesLike | AppendRecord) -> int:
     """Return about how much memory a record takes; what is no record is refused later."""
     value = record.value if isinstance(record, AppendRecord) else record
     return len(value) if isinstance(value, bytes | bytearray | memoryview) else 0

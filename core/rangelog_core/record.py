@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from rangelog_core.errors import InvalidArgument
 
+BytesLike = bytes | bytearray | memoryview
+"""What may be appended; its bytes are copied."""
 NO_HEADERS: Mapping[str, bytes] = {}
 """The headers of every record without headers; nobody changes it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,8 +55,8 @@ class AppendRecord(NamedTuple):
         b'k'
     """
 
-    value: bytes
-    key: bytes | None = None
+    value: BytesLike
+    key: BytesLike | None = None
     headers: Mapping[str, bytes] | None = None
     timestamp_ms: int | None = None
 

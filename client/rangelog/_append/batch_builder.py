@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import InvalidArgument, RangelogError, RecordTooLarge
 from rangelog_core.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
-from rangelog_core.record import Ack, AppendRecord, looks_like_seconds, meant_as_ms, ms_of
+from rangelog_core.record import Ack, AppendRecord, BytesLike, looks_like_seconds, meant_as_ms, ms_of
 
 BATCH_BYTES_MAX = 1 * MIB
 RECORD_OVERHEAD_BYTES = 64
@@ -32,7 +32,7 @@ class CheckedRecord(NamedTuple):
 
 
 def check_record(
-    value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
+    value: BytesLike, key: BytesLike | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
 ) -> CheckedRecord:
     """Return the record with its timestamp in ms. Raises InvalidArgument, RecordTooLarge."""
     value = _bytes_of("value", value)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_append_record, check_record
 from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
-from rangelog_core.record import Ack, AppendRecord, meant_as_ms
+from rangelog_core.record import Ack, AppendRecord, BytesLike, meant_as_ms
 
 if TYPE_CHECKING:
     from rangelog._append.writer import Writer
 
-Records = Iterable[bytes | AppendRecord] | AsyncIterable[bytes | AppendRecord]
+Records = Iterable[BytesLike | AppendRecord] | AsyncIterable[BytesLike | AppendRecord]
 
 
 async def append_batch(
     writer: Writer,
-    records: Sequence[bytes | AppendRecord],
+    records: Sequence[BytesLike | AppendRecord],
     *,
     expected_end: int | None,
     bytes_max: int,
@@ -53,7 +53,7 @@ async def append_batch(
     return [Ack(offset) for offset in offsets]
 
 
-def _checked_size(record: bytes | AppendRecord) -> int:
+def _checked_size(record: BytesLike | AppendRecord) -> int:
     if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
         return len(record) + RECORD_OVERHEAD_BYTES
     checked = (
@@ -62,7 +62,7 @@ def _checked_size(record: bytes | AppendRecord) -> int:
     return checked.size_bytes
 
 
-def _append(writer: Writer, record: bytes | AppendRecord, expected_end: int | None = None) -> int:
+def _append(writer: Writer, record: BytesLike | AppendRecord, expected_end: int | None = None) -> int:
     if isinstance(record, AppendRecord):
         value, key, headers, timestamp_ms = record
         timestamp = meant_as_ms(timestamp_ms)
@@ -95,7 +95,7 @@ def check_iterable(records: object) -> None:
         raise InvalidArgument(f"records are an iterable of values or AppendRecords, not {type(records).__name__}")
 
 
-async def _each(records: Records) -> AsyncIterator[bytes | AppendRecord]:
+async def _each(records: Records) -> AsyncIterator[BytesLike | AppendRecord]:
     if isinstance(records, AsyncIterable):
         async for record in records:
             yield record

@@ -33,7 +33,7 @@ from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, Write
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.home_loop import HomeLoop
-from rangelog_core.record import Ack, AppendRecord
+from rangelog_core.record import Ack, AppendRecord, BytesLike
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -209,9 +209,9 @@ class Writer:
 
     async def append(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,
@@ -245,9 +245,9 @@ class Writer:
 
     def submit(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,
@@ -270,9 +270,9 @@ class Writer:
 
     def append_nowait(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,
@@ -341,7 +341,7 @@ class Writer:
         return acked
 
     async def append_batch(
-        self, records: Iterable[bytes | AppendRecord], *, expected_end: int | None = None, timeout_s: float | None = None
+        self, records: Iterable[BytesLike | AppendRecord], *, expected_end: int | None = None, timeout_s: float | None = None
     ) -> list[Ack]:  # fmt: skip
         """Append records in order and return one ack per record, in the same order, once all are acked.
 
@@ -355,7 +355,8 @@ class Writer:
         )
 
     async def append_all(
-        self, records: Iterable[bytes | AppendRecord] | AsyncIterable[bytes | AppendRecord], *, timeout_s: float | None = None
+        self, records: Iterable[BytesLike | AppendRecord] | AsyncIterable[BytesLike | AppendRecord], *,
+        timeout_s: float | None = None,
     ) -> int:  # fmt: skip
         """Append the records of any iterable, also an asynchronous one; return how many, once all are acked.
 

@@ -46,7 +46,7 @@ from rangelog_core.key_hash import key_position
 from rangelog_core.limits import BATCH_RECORDS_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.budgets import AppendBudget
 from rangelog_core.net.topic_client import TopicClient
-from rangelog_core.record import AppendRecord, meant_as_ms
+from rangelog_core.record import AppendRecord, BytesLike, meant_as_ms
 from rangelog_core.topic_kinds import check_kind
 from rangelog_proto.v1 import common_pb2, topic_pb2
 
@@ -213,9 +213,9 @@ class TopicProducer:
 
     async def send(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -252,9 +252,9 @@ class TopicProducer:
 
     def submit(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -275,9 +275,9 @@ class TopicProducer:
 
     def send_nowait(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -322,7 +322,7 @@ class TopicProducer:
             self._loop.call_soon(self._flush_of_turn)
 
     async def send_batch(
-        self, records: Iterable[bytes | AppendRecord], *, shard: int | None = None, timeout_s: float | None = None
+        self, records: Iterable[BytesLike | AppendRecord], *, shard: int | None = None, timeout_s: float | None = None
     ) -> list[ProducerAck]:
         """Send records in order and return once all are acked.
 

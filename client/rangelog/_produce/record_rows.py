@@ -17,13 +17,14 @@ from rangelog_core.batch import check_record_headers, decode_columns, encode_bat
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import RecordTooLarge
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.record import BytesLike
 
 Row = tuple[bytes, bytes | None, bytes, int, int]
 """A CheckedRecord, or a plain tuple of its fields, which costs less: value, key, headers, timestamp in ms, size in bytes."""
 
 
 def checked_row(
-    value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
+    value: BytesLike, key: BytesLike | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
 ) -> Row:
     """Return a valid record. Raises InvalidArgument, RecordTooLarge."""
     if headers is None and timestamp is None and type(value) is bytes:

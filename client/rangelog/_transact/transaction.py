@@ -34,6 +34,7 @@ from rangelog_core.errors import (
     WriterClosed,
 )
 from rangelog_core.limits import MIB
+from rangelog_core.record import BytesLike
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
@@ -171,9 +172,9 @@ class Transaction:
     async def send(
         self,
         topic: str,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -185,9 +186,9 @@ class Transaction:
     async def submit(
         self,
         topic: str,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -437,6 +438,6 @@ class Transaction:
                 await self._program.call(lambda stub: stub.PingTransaction, pb.PingTransactionRequest(name=self._name))
 
 
-def _size_bytes(*parts: bytes | None) -> int:
+def _size_bytes(*parts: BytesLike | None) -> int:
     """Return the size of a record, whose values are checked later."""
-    return sum(len(each) for each in parts if isinstance(each, bytes))
+    return sum(len(each) for each in parts if isinstance(each, bytes | bytearray | memoryview))

@@ -27,6 +27,7 @@ from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token
+from rangelog_core.record import BytesLike
 
 
 class FakeCluster:
@@ -191,9 +192,9 @@ class _ClockedProducer(TopicProducer):
 
     def send_nowait(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         shard: int | None = None,
@@ -212,9 +213,9 @@ class _ClockedWriter(Writer):
 
     def append_nowait(
         self,
-        value: bytes,
+        value: BytesLike,
         *,
-        key: bytes | None = None,
+        key: BytesLike | None = None,
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
         expected_end: int | None = None,

@@ -375,6 +375,8 @@ async def test_a_transaction_over_its_limits(
     with pytest.raises(InvalidArgument, match="limit is 10"):
         await transaction.submit("t", b"123")
     with pytest.raises(InvalidArgument, match="limit is 10"):
+        await transaction.send("t", memoryview(b"1"), key=bytearray(b"23"))
+    with pytest.raises(InvalidArgument, match="limit is 10"):
         await transaction.submit_rows("t", [checked_row(b"1", b"k", None, 0), checked_row(b"", b"k", None, 0)])
     await transaction.submit_rows("t", [])
     assert cluster.staged == [(1, b"12345678")]
