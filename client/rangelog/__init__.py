@@ -1,6 +1,6 @@
 """rangelog: a range-based, tiered, replicated log store. This package is the client.
 
-async with await rangelog.connect("127.0.0.1:7100") as client:
+async with rangelog.connect("127.0.0.1:7100") as client:
     await client.create_stream("flights")
     async with client.writer("flights") as writer:
         ack = await writer.append(b"…", key=b"UA")
