@@ -39,16 +39,22 @@ with FakeCluster().sync_client() as client:
         writer.append(b"value")
     assert [record.value for record in client.reader("s")] == [b"value"]
 """
+
+
+def _help(command: str) -> str:
+    return f"import sys; sys.argv = ['rangelog', '{command}', '--help']; from rangelog_cli.entry import main; sys.exit(main())"
+
+
 TRIES: dict[str, tuple[str, ...]] = {
     BASE: (_PROGRAM, "import rangelog.sync; rangelog.sync.connect('127.0.0.1:1').close()"),
     "tier": ("import boto3, rangelog.tier.opening, rangelog.tier.parquet, rangelog.arrow",),
     "cli": (
         "import sys; sys.argv = ['pdctl', '--help']; from pdctl.entry import main; main()",
-        "import sys; sys.argv = ['rangelog', 'local', '--help']; from rangelog_cli.entry import main; main()",
+        _help("local"),
     ),
-    "pd": ("import rangelog_pd.main",),
-    "server": ("import rangelog_server.main",),
-    "broker": ("import rangelog_broker.main",),
+    "pd": ("import rangelog_pd.main, rangelog_page.serving", _help("pd")),
+    "server": ("import rangelog_server.main", _help("range-server")),
+    "broker": ("import rangelog_broker.main", _help("broker")),
     "otel": ("import opentelemetry.trace, rangelog.sync",),
     "spark": ("import pyspark, rangelog.spark, rangelog.spark.source",),
     "iceberg": ("import pyiceberg.table, rangelog.spark.jobs.iceberg_change",),
