@@ -51,6 +51,8 @@ WORLD = Process("world")
 
 END_S = 7_200.0
 """Longer than all that a run waits for: one that gets so far waits for what never comes, and would fill the memory."""
+STEPS_MAX = 1_000_000
+"""Thirty times what a seed takes: a program that makes work for itself, and never comes to an end of it."""
 
 
 def here() -> Process:
@@ -125,6 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise RuntimeError("nothing will ever happen again")
             self.now = max(self.now, scheduled[0]._when)
             assert self.now <= END_S, f"the run does not end: {END_S:g} s have passed"
+            assert self.steps <= STEPS_MAX, f"the run does not end: {STEPS_MAX} events in {self.now:.0f} s"
             while scheduled and scheduled[0]._when <= self.now:
                 handle = heapq.heappop(scheduled)
                 handle._scheduled = False
