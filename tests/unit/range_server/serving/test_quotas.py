@@ -62,7 +62,7 @@ async def test_an_append_over_the_quota_is_taken_and_says_how_long_to_hold(plane
 async def test_who_does_not_wait_is_not_read_for_a_while(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for longer than the limit at a time; others are read; settled bytes do not end it early."""
     monkeypatch.setattr(serving, "UNREAD_S_MAX", 0.05)
-    Clock(plane, pb.Quota(prefix="s-1", append_bytes_per_s=RATE))
+    Clock(plane, pb.Quota(prefix="s-1", append_bytes_per_s=RATE // 10))  # each append costs ten seconds
     client, other = Client(plane).hello(), Client(plane).hello()
     for base in range(4):
         client.append(base, b"x" * RATE)
