@@ -35,9 +35,10 @@ REPAIRS: tuple[Mutant, ...] = (
          "            self._leave_wanted = True\n            self._want_roll(now_ms)\n",
          "            self._leave_wanted = True\n            self._window.give_up(next(iter(self._window.replicas.values())))\n"
          "            self._want_roll(now_ms)\n", "client/protocol/test_appender_leave.py"),
-    _disaster("loss-gives-offsets-again", "a record gets the offset of one that was acked and lost",
-              "    after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP\n",
-              "    after = max(end, found.floor_offset) + 1\n"),
+    rare("loss-gives-offsets-again", "a record gets the offset of one that was acked and lost", _LOSSES,
+         "    after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP\n",
+         "    after = max(end, found.floor_offset) + 1\n",
+         "pd/state/test_pd_losses.py"),
     _disaster("loss-of-an-open-range-is-not-shown", "a stream is stuck, and nobody is told what to do",
               "            if reason and lost:\n", "            if False:\n", _ORPHANS),
     rare("loss-forgets-the-last-copy", "what one member has of an open range is given up with the rest", _LOSSES,
