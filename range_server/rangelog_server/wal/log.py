@@ -102,6 +102,7 @@ class Wal:
         self._current: Segment
         self._position = 0
         self._torn_ends: list[tuple[Segment, int]] = []
+        self._had: dict[int, int] = {}  # the segment that a start began: where what it found ends
         self._was_encrypted = False  # some of what a start found
 
     # ---- opening
@@ -134,6 +135,7 @@ class Wal:
             self._position = self._current.start
             self.segments[self._current.sequence] = self._current
             if last is not None:
+                self._had = {self._current.sequence: make_lsn(last.sequence, last.end if last.entries else SEGMENT_HEADER_BYTES)}
                 self._end_with_next(self.segments[last.sequence], last.end)
                 self.files.cut(self.segments[last.sequence], last.end)
         for spare in self._spares:
@@ -207,9 +209,9 @@ class Wal:
 
     @property
     def told_end(self) -> int:
-        """Where what is flushed ends, as placement drivers are told; an empty segment may begin earlier at the next start."""
+        """What placement drivers are told: where what is flushed ends, or what a start found that began a new segment."""
         empty = self.flushed_lsn == make_lsn(self._current.sequence, self._current.start)
-        return make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES) if empty else self.flushed_lsn
+        return self._had.get(self._current.sequence, make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES)) if empty else self.flushed_lsn
 
     @property
     def flush_count(self) -> int:

@@ -320,6 +320,19 @@ def test_a_log_does_not_seem_to_be_an_older_one_after_a_switch() -> None:
         disk.settle()
 
 
+def test_an_older_copy_of_a_disk_tells_that_it_is_one() -> None:
+    """The segment that its start begins does not make its log longer than the one that is known."""
+    disk, provider = LogDisk(), MemoryKeys()
+    store = open_store(disk, encrypted_keys(SALT, provider))
+    for base in range(3):
+        append(store, (1, 0), b"x" * 200) if base else append(store, (1, 0), b"first")
+        disk.settle()
+        copy = disk.copy()
+        append(store, (1, 0), b"y" * 200)
+        known = store.wal.told_end
+        assert open_store(copy, encrypted_keys(SALT, provider)).wal.told_end < known
+
+
 def test_a_segment_of_an_earlier_start_is_never_written_to() -> None:
     """Not the last one with entries, not those that were prepared: each start begins with a key of its own."""
     disk, provider = LogDisk(), MemoryKeys()
