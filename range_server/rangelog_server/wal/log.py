@@ -82,7 +82,7 @@ class Wal:
         self.on_spare: Callable[[], None] = lambda: None
         self._reserve_bytes = min(RESERVE_BYTES, segment_bytes // 16)
         self._spares: list[Segment] = []
-        self._preparing = False
+        self._preparing = self._commit_due = False
         self._gathering: list[Pending] = []
         self._full: list[tuple[int, int, bytes, SegmentCipher | None]] = []  # their sidecars wait for their flush
         self._blocks = BlockWriter(self.io, self.files.path, direct=direct)
@@ -91,7 +91,6 @@ class Wal:
         self._thread: CommitterThread | None = None
         self._loop_call: LoopCall | None = None
         self._loop_soon: LoopCall | None = None
-        self._commit_due = False
         self._entries_on_thread = 0
         self.write_durations = DurationTally()
         """Of entries, from their submission to the completion: those of a group as long as its first one."""
@@ -102,7 +101,7 @@ class Wal:
         self._current: Segment
         self._position = 0
         self._torn_ends: list[tuple[Segment, int]] = []
-        self._had: dict[int, int] = {}  # the segment that a start began: where what it found ends
+        self._found: dict[int, int] = {}  # the segment that a start began: where what it found ends
         self._was_encrypted = False  # some of what a start found
 
     # ---- opening
@@ -135,7 +134,7 @@ class Wal:
             self._position = self._current.start
             self.segments[self._current.sequence] = self._current
             if last is not None:
-                self._had = {self._current.sequence: make_lsn(last.sequence, last.end if last.entries else SEGMENT_HEADER_BYTES)}
+                self._found[self._current.sequence] = last.told_end
                 self._end_with_next(self.segments[last.sequence], last.end)
                 self.files.cut(self.segments[last.sequence], last.end)
         for spare in self._spares:
@@ -210,8 +209,9 @@ class Wal:
     @property
     def told_end(self) -> int:
         """What placement drivers are told: where what is flushed ends, or what a start found that began a new segment."""
-        empty = self.flushed_lsn == make_lsn(self._current.sequence, self._current.start)
-        return self._had.get(self._current.sequence, make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES)) if empty else self.flushed_lsn
+        if self.flushed_lsn != make_lsn(self._current.sequence, self._current.start):
+            return self.flushed_lsn
+        return self._found.get(self._current.sequence, make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES))
 
     @property
     def flush_count(self) -> int:

@@ -71,6 +71,11 @@ class SegmentLog:
         return bool(self.entries or self.damages) or self.ending is not Ending.END
 
     @property
+    def told_end(self) -> int:
+        """The place of its end as placement drivers are told: where an empty segment begins depends on who writes it."""
+        return make_lsn(self.sequence, self.end if self.entries else SEGMENT_HEADER_BYTES)
+
+    @property
     def torn_in_last_write(self) -> bool:
         """Whether damage begins in the last write."""
         return any(split_lsn(damage.lsn)[1] >= self.last_group_start for damage in self.damages)
