@@ -141,8 +141,16 @@ LOG_ENCRYPTION: tuple[Mutant, ...] = (
         "empty-segment-tells-its-start",
         "a server whose encryption is switched off is taken for one whose disk was rolled back",
         _LOG,
-        "SEGMENT_HEADER_BYTES) if empty else",
-        "self._current.start) if empty else",
+        "make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES))",
+        "make_lsn(self._current.sequence, self._current.start))",
+        _STORE_TEST,
+    ),
+    rare(
+        "new-segment-hides-an-older-copy",
+        "an older copy of an encrypted log is not found out, and acked records are lost",
+        _LOG,
+        "                self._found[self._current.sequence] = last.told_end\n",
+        "",
         _STORE_TEST,
     ),
 )
