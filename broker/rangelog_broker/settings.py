@@ -11,7 +11,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from rangelog.errors import InvalidArgument
 from rangelog_core.ids import check_name
-from rangelog_server_common.address_settings import check_listen_or_none, check_peer, split_listen
+from rangelog_server_common.address_settings import check_listen, check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.tls_settings import TlsSettings
 
@@ -91,8 +91,7 @@ class BrokerSettings(TlsSettings):
     @field_validator("listen", "control_listen")
     @classmethod
     def _good_address(cls, value: str) -> str:
-        split_listen(value)
-        return value
+        return check_listen(value)
 
     @field_validator("rest_listen", "metrics_listen")
     @classmethod

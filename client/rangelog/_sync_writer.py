@@ -164,7 +164,7 @@ class Writer:
 def _size_of(record: BytesLike | AppendRecord) -> int:
     """Return about how much memory a record takes; what is no record is refused later."""
     value = record.value if isinstance(record, AppendRecord) else record
-    return len(value) if isinstance(value, bytes | bytearray | memoryview) else 0
+    return memoryview(value).nbytes if isinstance(value, BytesLike) else 0
 
 
 class SerializingWriter(Writer):

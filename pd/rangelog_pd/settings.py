@@ -25,7 +25,7 @@ from rangelog_pd.reconcile.retention_queue import INTERVAL_MS_MIN
 from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
-from rangelog_server_common.address_settings import check_listen_or_none, check_peer, split_listen
+from rangelog_server_common.address_settings import check_listen, check_listen_or_none, check_peer
 from rangelog_server_common.data_directory import check_directory_name
 from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.tls_settings import TlsSettings
@@ -42,8 +42,7 @@ class MemberSettings(BaseModel):
     @field_validator("raft_address", "api_address")
     @classmethod
     def _good_address(cls, value: str) -> str:
-        split_listen(value)  # a group of one may leave the choice of its port to the system
-        return value
+        return check_listen(value)  # a group of one may leave the choice of its port to the system
 
 
 class PdSettings(TlsSettings):

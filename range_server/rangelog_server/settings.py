@@ -13,7 +13,7 @@ from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
-from rangelog_server_common.address_settings import check_listen_or_none, check_peer, split_listen
+from rangelog_server_common.address_settings import check_listen, check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.data_directory import check_directory_name
 from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.tls_settings import TlsSettings
@@ -107,8 +107,7 @@ class RangeServerSettings(TlsSettings):
     @field_validator("data_listen", "control_listen")
     @classmethod
     def _good_address(cls, value: str) -> str:
-        split_listen(value)
-        return value
+        return check_listen(value)
 
     @field_validator("metrics_listen")
     @classmethod

@@ -17,11 +17,15 @@ def check_peer(value: str) -> str:
     return value
 
 
+def check_listen(value: str) -> str:
+    """Return "host:port" to listen on. Raises ValueError."""
+    split_listen(value)
+    return value
+
+
 def check_listen_or_none(value: str) -> str:
     """Return "host:port" to listen on, or "" for no port. Raises ValueError."""
-    if value:
-        _split(value, port_min=0)
-    return value
+    return check_listen(value) if value else value
 
 
 def _split(value: str, *, port_min: int) -> tuple[str, int]:

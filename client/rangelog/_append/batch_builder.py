@@ -56,7 +56,7 @@ def _bytes_of(what: str, given: object) -> bytes:
     """Return a copy of what is bytes-like. Raises InvalidArgument."""
     if type(given) is bytes:
         return given
-    if isinstance(given, bytes | bytearray | memoryview):
+    if isinstance(given, BytesLike):
         return bytes(given)
     how = ": pass text.encode()" if isinstance(given, str) else ""
     raise InvalidArgument(f"a record's {what} is bytes, bytearray or memoryview, not {type(given).__name__}{how}")

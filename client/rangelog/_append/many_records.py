@@ -91,7 +91,7 @@ async def append_all(writer: Writer, records: Records, *, timeout_s: float | Non
 
 def check_iterable(records: object) -> None:
     """Raise InvalidArgument for what is no iterable of records: bytes would be appended as numbers."""
-    if not isinstance(records, Iterable) or isinstance(records, bytes | bytearray | memoryview | str):
+    if not isinstance(records, Iterable) or isinstance(records, BytesLike | str):
         raise InvalidArgument(f"records are an iterable of values or AppendRecords, not {type(records).__name__}")
 
 

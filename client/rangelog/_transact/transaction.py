@@ -440,4 +440,4 @@ class Transaction:
 
 def _size_bytes(*parts: BytesLike | None) -> int:
     """Return the size of a record, whose values are checked later."""
-    return sum(len(each) for each in parts if isinstance(each, bytes | bytearray | memoryview))
+    return sum(memoryview(each).nbytes for each in parts if isinstance(each, BytesLike))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator
 
 import pytest
@@ -375,7 +376,7 @@ async def test_a_transaction_over_its_limits(
     with pytest.raises(InvalidArgument, match="limit is 10"):
         await transaction.submit("t", b"123")
     with pytest.raises(InvalidArgument, match="limit is 10"):
-        await transaction.send("t", memoryview(b"1"), key=bytearray(b"23"))
+        await transaction.send("t", memoryview(array("Q", [1])))  # one item, eight bytes
     with pytest.raises(InvalidArgument, match="limit is 10"):
         await transaction.submit_rows("t", [checked_row(b"1", b"k", None, 0), checked_row(b"", b"k", None, 0)])
     await transaction.submit_rows("t", [])
