@@ -37,7 +37,7 @@
     │   ├── HandshakeFailed         plaintext against TLS, or a certificate that is not accepted: the message names it
     │   ├── AccessDenied            the object store refuses the credentials, or the right: never taken for a missing object
     │   ├── Overloaded              a bounded queue is full
-    │   └── ClientClosed            not retriable: this client was closed, before the call or under it
+    │   └── ClientClosed            not retriable: this client was closed before or during the call
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
     ├── SessionExpired              a journal's proposer was idle for too long: the outcome of its last commands is unknown
     ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
@@ -331,9 +331,9 @@ class Overloaded(Unavailable):
 
 
 class ClientClosed(Unavailable):
-    """The client was closed, before the call or under it: the same call cannot succeed.
+    """The client was closed before or during the call: the same call cannot succeed.
 
-    `outcome_unknown` where it may have been carried out.
+    `outcome_unknown` is set where the call may have been carried out.
     """
 
     code = "CLIENT_CLOSED"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rangelog_core.errors import InvalidArgument
 
 BytesLike = bytes | bytearray | memoryview
-"""What may be appended; its bytes are copied."""
+"""A value or a key that may be appended: its bytes are copied."""
 NO_HEADERS: Mapping[str, bytes] = {}
 """The headers of every record without headers; nobody changes it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -101,7 +101,7 @@ class Wal:
         self._current: Segment
         self._position = 0
         self._torn_ends: list[tuple[Segment, int]] = []
-        self._found: dict[int, int] = {}  # the segment that a start began: where what it found ends
+        self._found: dict[int, int] = {}  # by the segment that a start began: the end of what it found
         self._was_encrypted = False  # some of what a start found
 
     # ---- opening
@@ -208,7 +208,7 @@ class Wal:
 
     @property
     def told_end(self) -> int:
-        """What placement drivers are told: where what is flushed ends, or what a start found that began a new segment."""
+        """The end that placement drivers are told: of what is flushed, or of what a start found before the segment it began."""
         if self.flushed_lsn != make_lsn(self._current.sequence, self._current.start):
             return self.flushed_lsn
         return self._found.get(self._current.sequence, make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES))

@@ -72,7 +72,7 @@ class SegmentLog:
 
     @property
     def told_end(self) -> int:
-        """The place of its end as placement drivers are told: where an empty segment begins depends on who writes it."""
+        """The LSN of the end, as placement drivers are told: of an empty segment that of one in clear, encrypted or not."""
         return make_lsn(self.sequence, self.end if self.entries else SEGMENT_HEADER_BYTES)
 
     @property
