@@ -124,7 +124,7 @@ def report(names: list[str], seeds_max: int, processes: int, *, whole: bool) -> 
     harms = {each.name: each.harm for each in MUTANTS}
     caught: dict[str, int] = {}
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-        for result in pool.map(lambda name: start_hunt(name, seeds_max, 30 + 2.0 * seeds_max), names):
+        for result in pool.map(lambda name: start_hunt(name, seeds_max, 30 + 6.0 * seeds_max), names):
             name, found = str(result["name"]), str(result.get("found", ""))
             if found:
                 caught[name] = int(str(result["seeds"]))
