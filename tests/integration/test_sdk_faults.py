@@ -101,7 +101,8 @@ async def test_a_range_server_dies_where_there_is_a_fourth(cluster_factory: Call
             assert longest < 3.0  # a bound for a busy machine; the usual figure is printed
             print(f"longest ack gap {longest * 1000:.0f} ms")
             appended = 600
-            async with asyncio.timeout(30):  # where a second server stalled, the victim may have been one of the three left
+            # Where a second server stalled meanwhile, the victim may be one of the three that were left: not for long.
+            async with asyncio.timeout(30):
                 while victim in [replica.server for replica in (await client.metadata.ranges("s", 0))[1][-1].replicas]:
                     await writer.append(b"%d" % appended)
                     appended += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
@@ -64,7 +65,10 @@ async def test_polls_follow_a_stream(address: str) -> None:
             first = await reader.poll(count_max=4)
             assert [each.value for each in first] == [b"0", b"1", b"2", b"3"]
             assert (reader.next_offset, await reader.lag(), reader.ended) == (4, 6, False)
-            rest = [each.offset for _ in range(6) for each in await reader.poll(count_max=4, timeout_s=0.2)]
+            rest: list[int] = []
+            async with asyncio.timeout(20):
+                while len(rest) < 6:
+                    rest += [each.offset for each in await reader.poll(count_max=4, timeout_s=0.2)]
             assert rest == [4, 5, 6, 7, 8, 9]
             assert (await reader.lag(), await reader.poll(timeout_s=0.05)) == (0, [])
         async with client.reader("polled") as bounded:
