@@ -66,9 +66,9 @@ async def test_a_change_wakes_who_waits_for_it(pd: FakePd, watches: StreamWatche
     waiting = asyncio.create_task(one.wait(version, 10.0))
     await settle()
     pd.tell(2, 1)
-    await asyncio.wait_for(waiting, 8)
+    await asyncio.wait_for(waiting, 1)
     assert one.version > version and other.version == other_version
-    await asyncio.wait_for(one.wait(version, 10.0), 8)
+    await asyncio.wait_for(one.wait(version, 10.0), 1)
     assert [each.acked for each in pd.asked[-2:]] == [1, 2]
 
 

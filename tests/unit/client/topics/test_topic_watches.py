@@ -104,7 +104,7 @@ async def test_shards_count_once_their_topics_row_has_come(pd: FakePd, watches: 
     assert watch.is_sound and watch.version > version
     assert (watch.map.version, set(watch.map.shards)) == (2, {0, 1, 2})
     assert watch.map.shards[0].successors == (1, 2)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 1)
     assert pd.asked[-1].acked == 2
 
 

@@ -143,7 +143,7 @@ async def test_nobody_answers(connect: Connect, dead_address: str) -> None:
     begun = time.monotonic()
     with pytest.raises(errors.Unavailable, match=f"{dead_address}.*majority") as caught:
         await _servers(connect(dead_address), timeout_s=0.4)
-    assert 0.3 < time.monotonic() - begun < 10.0
+    assert 0.3 < time.monotonic() - begun < 2.0
     assert "\n" not in caught.value.message
 
 
@@ -225,8 +225,8 @@ async def test_token(start_pd: Any, connect: Connect) -> None:
     assert await _servers(connect(pd.address, token="s3cret")) == ["rs1"]
     begun = time.monotonic()
     with pytest.raises(errors.Unauthorized):
-        await _servers(connect(pd.address, token="wrong"), timeout_s=30.0)
-    assert time.monotonic() - begun < 15.0
+        await _servers(connect(pd.address, token="wrong"))
+    assert time.monotonic() - begun < 2.0
 
 
 async def test_many_calls_at_once(start_pd: Any, connect: Connect) -> None:

@@ -49,7 +49,7 @@ async def test_a_watcher_gets_the_rows_first_and_then_what_changes(ready: Any) -
     await until_waiting(ready, first.session)
     assert not waiting.done()
     await ready.seal(10, create_next=True)
-    told = await asyncio.wait_for(waiting, 4)
+    told = await asyncio.wait_for(waiting, 1)
     assert [(each.index, each.end_offset) for each in told.ranges] == [(0, 10), (1, 0)]
     assert told.streams[0].next_offset == 10
     quiet = await ask(ready, told.session, told.sequence, wait_ms=1)
@@ -72,9 +72,9 @@ async def test_a_call_that_was_given_up_takes_nothing_from_the_next(ready: Any) 
     given_up = asyncio.create_task(ask(ready, first.session, first.sequence, wait_ms=5_000))
     await until_waiting(ready, first.session)
     waiting = asyncio.create_task(ask(ready, first.session, first.sequence, wait_ms=5_000))
-    assert not (await asyncio.wait_for(given_up, 4)).ranges
+    assert not (await asyncio.wait_for(given_up, 1)).ranges
     await ready.seal(10)
-    assert [each.index for each in (await asyncio.wait_for(waiting, 4)).ranges] == [0]
+    assert [each.index for each in (await asyncio.wait_for(waiting, 1)).ranges] == [0]
 
 
 async def test_a_call_that_was_overtaken_is_not_carried_out(ready: Any) -> None:
@@ -103,7 +103,7 @@ async def test_another_leader_knows_no_session_and_a_deposed_one_answers_none(re
     ready.consensus.set_leader("pd2")
     await ready.driver.reconcile()
     with pytest.raises(NotLeader):
-        await asyncio.wait_for(waiting, 4)
+        await asyncio.wait_for(waiting, 1)
     ready.consensus.set_leader("pd1")
     ready.change_leader()
     assert (await ask(ready, first.session, first.sequence)).session == 0
