@@ -15,6 +15,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.net import pd_client
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.support.call_clock import CallClock
 
 Connect = Callable[..., PdClient]
 COMMAND = pd_pb2.CreateStreamRequest(request_id="r1", name="s")
@@ -56,34 +57,6 @@ async def _crash() -> None:
     raise ZeroDivisionError
 
 
-class Clock:
-    """The client's clock, which stands still until it is moved: the test says how many tries a call makes, not the load."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        """As time.monotonic."""
-        return self.now_s
-
-    def ends_after(self, error: RangelogError) -> Callable[[], Awaitable[Any]]:
-        """A step that answers with `error` as the call's time runs out."""
-
-        async def step() -> None:
-            self.now_s += 3_600.0
-            raise error
-
-        return step
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of every client of the test."""
-    made = Clock()
-    monkeypatch.setattr(pd_client, "time", made)
-    return made
-
-
 UNKNOWN_TRIES = {
     "our word": errors.OutcomeUnknown("no majority confirmed the command"),
     "our time-out": errors.RequestTimeout("the call took longer than 30 s"),
@@ -105,7 +78,7 @@ async def _outcome(call: Awaitable[Any]) -> RangelogError:
     [errors.NotLeader("no leader is known"), errors.Unavailable("no majority answers"), errors.Overloaded("busy")],
 )
 async def test_an_earlier_try_is_remembered(
-    start_pd: Any, connect: Connect, clock: Clock, first: Any, then: RangelogError
+    start_pd: Any, connect: Connect, clock: CallClock, first: Any, then: RangelogError
 ) -> None:
     """When a try of a command may have been carried out, later refusals do not make its outcome known."""
     pd = await start_pd(CreateStream=_in_turn(first, then, clock.ends_after(then)))
@@ -178,7 +151,7 @@ async def test_nothing_was_sent(connect: Connect, dead_address: str) -> None:
 
 @pytest.mark.parametrize("then", [errors.NotLeader("no leader is known"), errors.Unavailable("no majority answers")])
 async def test_refusals_alone_are_certain(
-    start_pd: Any, connect: Connect, clock: Clock, monkeypatch: pytest.MonkeyPatch, then: RangelogError
+    start_pd: Any, connect: Connect, clock: CallClock, monkeypatch: pytest.MonkeyPatch, then: RangelogError
 ) -> None:
     """Where every try was refused, or nothing was sent, the command was not carried out."""
     monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
@@ -217,13 +190,14 @@ async def test_a_failure_inside_the_driver(start_pd: Any, connect: Connect) -> N
     assert type(error) is errors.InternalError and error.outcome_unknown
 
 
-async def test_no_place(start_pd: Any, connect: Connect) -> None:
+async def test_no_place(start_pd: Any, connect: Connect, clock: CallClock) -> None:
     """No place for a seal's next range is kept as its answer; for a new range it is not, so an earlier try may still count."""
-    steps = (errors.OutcomeUnknown("perhaps"), errors.NoPlacement("two needed"))
+    perhaps, no_place = errors.OutcomeUnknown("perhaps"), errors.NoPlacement("two needed")
+    steps = (perhaps, no_place, clock.ends_after(no_place))
     pd = await start_pd(SealRange=_in_turn(*steps), CreateRange=_in_turn(*steps))
     client = connect(pd.address)
-    sealed = await _outcome(client.seal_range(pd_pb2.SealRangeRequest(request_id="r1"), timeout_s=0.5))
-    created = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r2"), timeout_s=2.0))
+    sealed = await _outcome(client.seal_range(pd_pb2.SealRangeRequest(request_id="r1"), timeout_s=60))
+    created = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r2"), timeout_s=60))
     assert (type(sealed), sealed.outcome_unknown) == (errors.NoPlacement, False)
     assert (type(created), created.outcome_unknown) == (errors.NoPlacement, True)
 
@@ -292,15 +266,11 @@ async def test_reads_change_nothing(start_pd: Any, connect: Connect) -> None:
 
 
 async def test_a_reason_is_told_though_the_last_try_ran_out_of_time(
-    start_pd: Any, connect: Connect, clock: Clock
+    start_pd: Any, connect: Connect, clock: CallClock
 ) -> None:
     """What a placement driver answered is not lost because no time was left for an answer to the last try."""
-
-    async def runs_out() -> None:
-        clock.now_s += 3_600.0
-        raise errors.RequestTimeout("the call took longer than 30 s")
-
     reason = errors.Unavailable("topics need cluster version 4")
-    member = await start_pd(CreateStream=_in_turn(reason, runs_out))
+    late = clock.ends_after(errors.RequestTimeout("the call took longer than 30 s"))
+    member = await start_pd(CreateStream=_in_turn(reason, late))
     caught = await _outcome(connect(member.address).create_stream(COMMAND, timeout_s=60))
     assert isinstance(caught, errors.OutcomeUnknown) and "topics need cluster version 4" in caught.message
