@@ -3,7 +3,8 @@
 What holds: a move goes from a server with more to one that has still not more afterwards, so moves never go in circles and a
 plan that is carried out again and again ends; a range is moved once in a plan; after a move its replicas are in no fewer
 zones and racks, and no more of them in one, and keep the policy of their stream. Only ranges all of whose replicas are whole
-and alive are moved. A plan ends at its bounds, or when every server is near the mean.
+and alive are moved. A plan ends at its bounds, or when every server is near the mean. The copies of former members do not
+count: they are dropped soon, and a plan that follows a rebalance at once would move more for them.
 """
 
 from __future__ import annotations
@@ -76,15 +77,14 @@ def plan_rebalance(
     """Return the moves that bring all living servers near the mean. `bytes_max`: what they copy together; 0: no bound."""
     view.upkeep.follow(state)
     living = [each for each in view.fleet.candidates(state, now_ms) if each.health is ServerHealth.ALIVE]
-    plan = RebalancePlan(refusal=busy_with(view, {}))
+    plan, leaving = RebalancePlan(refusal=busy_with(view, {})), _former_bytes(state, view)
     for each in living:
         heard = view.servers.get(each.server)
         if heard is None or not heard.complete:
             plan.refusal = plan.refusal or f"{each.server} has not reported all of its replicas yet: try again soon"
             continue
-        plan.before[each.server] = heard.held_bytes + REPLICA_BYTES * len(
-            state.hosted.of(each.server, each.incarnation)
-        )
+        replicas = len(state.hosted.of(each.server, each.incarnation))
+        plan.before[each.server] = heard.held_bytes - leaving.get(each.server, 0) + REPLICA_BYTES * replicas
         plan.capacity[each.server] = heard.capacity_bytes
     if not all(plan.capacity.values()):
         plan.capacity = {}
@@ -92,6 +92,20 @@ def plan_rebalance(
     if not plan.refusal and len(living) > 1:
         _Planner(state, view, living, plan, now_ms).fill(bytes_max, tolerance)
     return plan
+
+
+def _former_bytes(state: State, view: ClusterView) -> dict[str, int]:
+    """Return by server the bytes of sealed ranges that have other members now. Its cost is that of the copies that are left."""
+    found: dict[str, int] = {}
+    for key, servers in view.strays.items():
+        of = state.ranges.find(key)
+        if of is None or of.state != common_pb2.RANGE_STATE_SEALED or of.lost or state.is_from_before_restore(key):
+            continue  # it may be all that there is, and stays
+        for name in servers.keys() - {each.server for each in of.replicas}:
+            heard = view.servers.get(name)
+            report = heard.reports.get(key) if heard is not None else None
+            found[name] = found.get(name, 0) + (report.size_bytes if report is not None else 0)
+    return found
 
 
 class _Planner:
