@@ -1,4 +1,4 @@
-"""What holds for every test: no process that the tests started outlives them."""
+"""What holds for every test: no process that the tests started outlives them, and no property is one of the machine's load."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 MARK = "RANGELOG_TEST_SESSION"
 GRACE_S = 10.0
