@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ ENOUGH_S = 3_600.0
 
 
 class CallClock:
-    """A client's clock, which stands still until a step of a placement driver ends the call's time.
+    """A client's clock, which stands still until a step of a placement driver, or a pause, ends the call's time.
 
     Example:
         `start_pd(CreateStream=in_turn(refusal, clock.ends_after(refusal)))`: two tries, whatever the machine does.
@@ -20,6 +21,15 @@ class CallClock:
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.pauses_left = 1_000
+        """The call's time runs out in the last of them: where no placement driver is there to end it."""
+
+    async def pause(self, attempt: int, deadline: float) -> None:
+        """As the client's pause between two rounds of tries, but for its length."""
+        self.pauses_left -= 1
+        if not self.pauses_left:
+            self.now_s += ENOUGH_S
+        await asyncio.sleep(0.01)
 
     def monotonic(self) -> float:
         """As time.monotonic."""

@@ -13,4 +13,5 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> CallClock:
     """The clock of every client of the test."""
     made = CallClock()
     monkeypatch.setattr(pd_client, "time", made)
+    monkeypatch.setattr(pd_client, "_pause", made.pause)
     return made

@@ -112,7 +112,9 @@ async def test_a_member_that_dies_under_a_command(start_pd: Any, connect: Connec
     assert type(await _outcome(call)) is errors.OutcomeUnknown
 
 
-async def test_a_cut_connection(start_pd: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cut_connection(
+    start_pd: Any, connect: Connect, clock: CallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A connection that is cut once the command is there, and none after it: the member may have carried it out."""
     monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
     ends: list[asyncio.StreamWriter] = []
@@ -138,14 +140,19 @@ async def test_a_cut_connection(start_pd: Any, connect: Connect, monkeypatch: py
 
     proxy = await asyncio.start_server(forward, "127.0.0.1", 0)
     client = connect(f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-    error = await _outcome(client.create_stream(COMMAND, timeout_s=1.0))
+    clock.pauses_left = 3
+    error = await _outcome(client.create_stream(COMMAND, timeout_s=60))
     assert type(error) is errors.OutcomeUnknown and "cannot be reached" in error.message
 
 
-async def test_nothing_was_sent(connect: Connect, dead_address: str) -> None:
+async def test_nothing_was_sent(
+    connect: Connect, dead_address: str, clock: CallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Members that refuse connections, or have no address, never saw the command: it was not carried out."""
+    monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
     for address in (dead_address, "no.such.host.invalid:7100"):
-        error = await _outcome(connect(address).create_stream(COMMAND, timeout_s=0.4))
+        clock.pauses_left = 3
+        error = await _outcome(connect(address).create_stream(COMMAND, timeout_s=60))
         assert type(error) is errors.Unavailable and not error.outcome_unknown, error
 
 
@@ -190,8 +197,9 @@ async def test_a_failure_inside_the_driver(start_pd: Any, connect: Connect) -> N
     assert type(error) is errors.InternalError and error.outcome_unknown
 
 
-async def test_no_place(start_pd: Any, connect: Connect, clock: CallClock) -> None:
+async def test_no_place(start_pd: Any, connect: Connect, clock: CallClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """No place for a seal's next range is kept as its answer; for a new range it is not, so an earlier try may still count."""
+    monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
     perhaps, no_place = errors.OutcomeUnknown("perhaps"), errors.NoPlacement("two needed")
     steps = (perhaps, no_place, clock.ends_after(no_place))
     pd = await start_pd(SealRange=_in_turn(*steps), CreateRange=_in_turn(*steps))
@@ -254,15 +262,28 @@ async def test_cancelled_command(start_pd: Any, connect: Connect) -> None:
         await call
 
 
-async def test_reads_change_nothing(start_pd: Any, connect: Connect) -> None:
+async def test_reads_change_nothing(
+    start_pd: Any, connect: Connect, clock: CallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A read that is not answered is unavailable or timed out, never a command of unknown outcome."""
-    pd = await start_pd(DescribeStream=_in_turn(_never, errors.Unavailable("no majority answers")))
-    client = connect(pd.address)
     read = pd_pb2.DescribeStreamRequest(name="s")
-    error = await _outcome(client.describe_stream(read, timeout_s=0.5))
+
+    async def unanswered() -> None:
+        monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)  # the next try is answered, however busy the machine is
+        await _never()
+
+    async def too_late() -> None:
+        clock.now_s += 3_600.0
+        await _never()
+
+    refusal = clock.ends_after(errors.Unavailable("no majority answers"))
+    pd = await start_pd(DescribeStream=_in_turn(unanswered, refusal))
+    client = connect(pd.address)
+    error = await _outcome(client.describe_stream(read, timeout_s=60))
     assert type(error) is errors.Unavailable and not error.outcome_unknown
-    pd.on("DescribeStream", _in_turn(_never))
-    assert type(await _outcome(client.describe_stream(read, timeout_s=0.3))) is errors.RequestTimeout
+    monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 0.1)
+    pd.on("DescribeStream", _in_turn(too_late))
+    assert type(await _outcome(client.describe_stream(read, timeout_s=60))) is errors.RequestTimeout
 
 
 async def test_a_reason_is_told_though_the_last_try_ran_out_of_time(
