@@ -1,4 +1,4 @@
-"""What holds for every test: no process that the tests started outlives them, and no property is one of the machine's load."""
+"""What holds for every test: no process that the tests started outlives them, and no property fails for its time."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ RESTORES: tuple[Mutant, ...] = (
          "rangelog.tier.restore.coverage",
          "    if stream is not None and of_snapshot.revision >= manifest.revision:\n", "    if stream is not None:\n", _MODEL),
     rare("restore-drops-strays", "the last replicas of the former cluster are removed from their servers",
-         "rangelog_pd.reconcile.directives", "        if self.state.is_from_before_restore(key):\n", "        if False:\n",
+         "rangelog_pd.reconcile.directives", "    if state.is_from_before_restore(key):\n", "    if False:\n",
          "pd/reconcile/test_restored_strays.py"),
     rare("restore-remembers-transactions", "transactions of a restored cluster are taken for merged ones of the former",
          "rangelog_broker.shards.state", "        self.merges = Merges()\n", "", "broker/shards/test_restored_shard.py"),

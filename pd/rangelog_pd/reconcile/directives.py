@@ -58,6 +58,23 @@ _BOUNDS = {
 """The bound of each kind, most urgent first. Directives above the bound wait."""
 
 
+def is_dropped_once_replaced(state: State, key: RangeKey) -> bool:
+    """Whether copies on servers that are no members of a range are dropped, at the latest once all its members are whole.
+
+    Others stay for good: of what is unknown, open or lost, and what may be all that is left from before a restore.
+    """
+    if state.is_from_before_restore(key):
+        return False  # it may be all that is left of what was not in the tier
+    stream = state.streams.find(key[0])
+    if stream is None:
+        first, beyond = state.lost_streams
+        return key[0] < state.next_stream_id and not first <= key[0] < beyond  # deleted; otherwise unknown
+    found = state.ranges.find(key)
+    if found is None:
+        return key[1] < stream.range_count  # trimmed; otherwise unknown
+    return found.state == common_pb2.RANGE_STATE_SEALED and (found.hot_dropped or not found.lost)
+
+
 @dataclass(slots=True)
 class Planner:
     """Makes directives for the server that reports; notes the drops in the view."""
@@ -233,19 +250,11 @@ class Planner:
 
         One that a drain has moved waits until all members are whole: nothing is broken, so no copy is given up early.
         """
-        if self.state.is_from_before_restore(key):
-            return False  # it may be all that is left of what was not in the tier
-        stream = self.state.streams.find(key[0])
-        if stream is None:
-            first, beyond = self.state.lost_streams
-            return key[0] < self.state.next_stream_id and not first <= key[0] < beyond  # deleted; otherwise unknown
-        found = self.state.ranges.find(key)
-        if found is None:
-            return key[1] < stream.range_count  # trimmed; otherwise unknown
-        if found.state != common_pb2.RANGE_STATE_SEALED:
+        if not is_dropped_once_replaced(self.state, key):
             return False
-        if found.hot_dropped or found.lost:
-            return found.hot_dropped
+        found = self.state.ranges.find(key)
+        if found is None or found.hot_dropped:
+            return True
         moves = self.view.upkeep.is_left(self.state, server) or key in self.view.upkeep.moves.under_way
         needed = len(found.replicas) if moves else found.acks
         enough = sum(self.is_whole(found, each) for each in found.replicas) >= needed

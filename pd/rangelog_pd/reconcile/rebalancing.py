@@ -3,8 +3,8 @@
 What holds: a move goes from a server with more to one that has still not more afterwards, so moves never go in circles and a
 plan that is carried out again and again ends; a range is moved once in a plan; after a move its replicas are in no fewer
 zones and racks, and no more of them in one, and keep the policy of their stream. Only ranges all of whose replicas are whole
-and alive are moved. A plan ends at its bounds, or when every server is near the mean. The copies of former members do not
-count: they are dropped soon, and a plan that follows a rebalance at once would move more for them.
+and alive are moved. A plan ends at its bounds, or when every server is near the mean. A copy that its server drops soon, since
+it is no member of the range any more, does not count: a plan right after a rebalance finds nothing to do.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from rangelog_pd.placement import Candidate, ServerHealth, policy_of
+from rangelog_pd.reconcile.directives import is_dropped_once_replaced
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
@@ -77,7 +78,8 @@ def plan_rebalance(
     """Return the moves that bring all living servers near the mean. `bytes_max`: what they copy together; 0: no bound."""
     view.upkeep.follow(state)
     living = [each for each in view.fleet.candidates(state, now_ms) if each.health is ServerHealth.ALIVE]
-    plan, leaving = RebalancePlan(refusal=busy_with(view, {})), _former_bytes(state, view)
+    plan = RebalancePlan(refusal=busy_with(view, {}))
+    leaving = _leaving_bytes(state, view)
     for each in living:
         heard = view.servers.get(each.server)
         if heard is None or not heard.complete:
@@ -94,18 +96,19 @@ def plan_rebalance(
     return plan
 
 
-def _former_bytes(state: State, view: ClusterView) -> dict[str, int]:
-    """Return by server the bytes of sealed ranges that have other members now. Its cost is that of the copies that are left."""
-    found: dict[str, int] = {}
+def _leaving_bytes(state: State, view: ClusterView) -> dict[str, int]:
+    """Return, by server, the bytes of the copies that it drops soon. Looks at the copies that are no members of their range."""
+    leaving: dict[str, int] = {}
     for key, servers in view.strays.items():
-        of = state.ranges.find(key)
-        if of is None or of.state != common_pb2.RANGE_STATE_SEALED or of.lost or state.is_from_before_restore(key):
-            continue  # it may be all that there is, and stays
-        for name in servers.keys() - {each.server for each in of.replicas}:
+        if not is_dropped_once_replaced(state, key):
+            continue
+        found = state.ranges.find(key)
+        members = {each.server for each in found.replicas} if found is not None else set()
+        for name in servers.keys() - members:
             heard = view.servers.get(name)
             report = heard.reports.get(key) if heard is not None else None
-            found[name] = found.get(name, 0) + (report.size_bytes if report is not None else 0)
-    return found
+            leaving[name] = leaving.get(name, 0) + (report.size_bytes if report is not None else 0)
+    return leaving
 
 
 class _Planner:

@@ -209,7 +209,7 @@ async def test_answers_are_not_repeated(start_pd: Any, connect: Connect, error: 
 
 
 async def test_waits_for_a_place(start_pd: Any, connect: Connect) -> None:
-    """Creating a range waits for range servers to come up; test_pd_client_placement.py has what it says if they do not."""
+    """Creating a range waits for range servers to come up; test_pd_client_outcomes.py has what it says if they do not."""
     found = pd_pb2.CreateRangeResponse(range=common_pb2.Range(index=3))
     pd = await start_pd(CreateRange=_in_turn(errors.NoPlacement("two needed"), found))
     assert (await connect(pd.address).create_range(pd_pb2.CreateRangeRequest(), timeout_s=5)).range.index == 3

@@ -210,6 +210,23 @@ async def test_no_place(start_pd: Any, connect: Connect, clock: CallClock, monke
     assert (type(created), created.outcome_unknown) == (errors.NoPlacement, True)
 
 
+@pytest.mark.parametrize("tries", [2, 3, 4])
+async def test_no_place_that_stays(
+    start_pd: Any, connect: Connect, clock: CallClock, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    """Whenever the time ends, the caller hears what the leader said, not that nobody leads; followers are asked once."""
+    monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
+    refusal = errors.NoPlacement("1 range server is alive, 2 are needed")
+    leader = await start_pd(CreateRange=_in_turn(*[refusal] * (tries - 1), clock.ends_after(refusal)))
+    not_me = errors.NotLeader("not me", address=leader.address)
+    one, other = await start_pd(CreateRange=_in_turn(not_me)), await start_pd(CreateRange=_in_turn(not_me))
+    client = connect(one.address, leader.address, other.address)
+    error = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r"), timeout_s=60))
+    assert type(error) is errors.NoPlacement and not error.outcome_unknown
+    assert error.message == refusal.message
+    assert (len(one.calls), len(leader.calls), len(other.calls)) == (1, tries, 0)
+
+
 async def test_an_answer_in_the_end(start_pd: Any, connect: Connect) -> None:
     """An answer after unknown tries is the answer."""
     found = pd_pb2.CreateStreamResponse(stream=common_pb2.Stream(name="s"))
@@ -272,17 +289,14 @@ async def test_reads_change_nothing(
         monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)  # the next try is answered, however busy the machine is
         await _never()
 
-    async def too_late() -> None:
-        clock.now_s += 3_600.0
-        await _never()
-
     refusal = clock.ends_after(errors.Unavailable("no majority answers"))
     pd = await start_pd(DescribeStream=_in_turn(unanswered, refusal))
     client = connect(pd.address)
     error = await _outcome(client.describe_stream(read, timeout_s=60))
     assert type(error) is errors.Unavailable and not error.outcome_unknown
     monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 0.1)
-    pd.on("DescribeStream", _in_turn(too_late))
+    pd.on("DescribeStream", _in_turn(_never))
+    clock.pauses_left = 1
     assert type(await _outcome(client.describe_stream(read, timeout_s=60))) is errors.RequestTimeout
 
 

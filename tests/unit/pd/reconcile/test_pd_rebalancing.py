@@ -247,6 +247,15 @@ def test_a_copy_that_stays_counts(pd: Any) -> None:
     assert told(pd, "rs4") == [] and plan(pd).before["rs4"] == 2 * MIB
 
 
+def test_copies_of_a_deleted_stream_do_not_count(pd: Any) -> None:
+    """They are dropped in the next rounds, so nothing is moved to make room for them."""
+    sealed_stream(pd, "s", 9 * MIB, "rs1", "rs2", "rs3")
+    sealed_stream(pd, "t", MIB, "rs1", "rs2", "rs3")
+    pd.delete_stream("s")
+    assert [kind for kind, _ in told(pd, "rs1")] == ["drop_replica"]
+    assert held_bytes(pd) == 3 * 10 * MIB and plan(pd).before["rs1"] == MIB + REPLICA_BYTES
+
+
 def held_bytes(pd: Any) -> int:
     """What all servers report."""
     return sum(view.held_bytes for view in pd.view.servers.values())
