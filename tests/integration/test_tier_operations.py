@@ -82,6 +82,7 @@ async def test_a_tier_through_an_operators_day(cluster_factory: Callable[..., Cl
         await append_part(client, 0)
         await until(lambda: tiered(pdctl, 1), "nothing is tiered")
         assert failing(pdctl) == set()
+        # Where one server stalls, another uploads as well, and the later one is refused: a failing task until its next report.
         await until(lambda: status(pdctl)["health"] == "healthy", "a tier that works is no reason to be degraded")
 
         first.rename(tmp_path / "away")

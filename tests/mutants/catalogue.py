@@ -146,6 +146,9 @@ MUTANTS: tuple[Mutant, ...] = (
          "        bad, strictly = self._to_avoid()\n        old = self._range\n"
          "        self._effects.append(Leave(old.index, old.start_offset, self._window.confirm_offset, old.replicas))\n"
          "        self._effects.append(SealRange("),
+    rare("slow-for-ever", "a range stays with two replicas after the third was restarted", _APPENDER,
+         "progress.unreachable = progress.slow = False", "progress.unreachable = False",
+         "client/protocol/test_appender_lag.py"),
     # ---- the placement driver
     Mutant("pd-last-wins", "a second seal changes a range's end", (
         Edit(_PD_RANGES, "    if sealed.state == common_pb2.RANGE_STATE_SEALED:\n        if request",

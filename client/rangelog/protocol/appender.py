@@ -221,7 +221,7 @@ class Appender:
         progress = self._progress_of(range_index, replica)
         if progress is None:
             return
-        progress.unreachable = False
+        progress.unreachable = progress.slow = False  # how long it takes now is not known
         if progress.failed:
             return  # too late for this range; used for the next one
         progress.live = True

@@ -41,7 +41,7 @@ class ReplicaProgress:
     live: bool = False
     failed: bool = False  # excluded from this range: no batch is kept for it
     unreachable: bool = False  # the last connection broke or failed
-    slow: bool = False  # held batches back for too long, and has not moved since
+    slow: bool = False  # held batches back for too long, and has neither moved nor been connected anew since
     progress_ms: float = 0.0  # when its durable offset last rose, or it lacked nothing
     held_until_ms: float = 0.0  # it holds this writer off until then, by a quota: it is not slow
 

@@ -133,3 +133,35 @@ def test_ticks_are_due_soon_when_much_is_kept_for_a_replica() -> None:
     core.effects()
     core.tick(20.0)
     assert any(isinstance(effect, Probe) for effect in core.effects())
+
+
+@pytest.mark.parametrize("was_connected", [True, False])
+def test_a_slow_replica_that_is_connected_again_is_wanted_back(was_connected: bool) -> None:
+    """With no fourth server the range goes on with two; once the third is there again, the next range has all three."""
+    core = opened()
+    if not was_connected:
+        core.disconnected(0.0, 0, C)
+        core.probed(0.0, possible=False)
+    end = submit(core, 0.0)
+    for replica in (A, B):
+        core.acked(1.0, 0, replica, end)
+    core.effects()
+    now = left_after(core, 0.0)
+    core.probed(now, possible=False)
+    if was_connected:
+        core.disconnected(now, 0, C)
+    core.connected(now + 5_000, 0, C)
+    core.tick(now + 5_000)
+    assert [effect for effect in core.effects() if isinstance(effect, Probe)] == [Probe(("c",), False, 2)]
+
+
+def test_a_slow_replica_that_stays_away_is_not_waited_for() -> None:
+    """The range is left for a place with three sound servers only: one that has moved since is not there yet."""
+    core = opened()
+    end = submit(core, 0.0)
+    for replica in (A, B):
+        core.acked(1.0, 0, replica, end)
+    now = left_after(core, 0.0)
+    core.probed(now, possible=False)
+    core.tick(now + 5_000)
+    assert [effect for effect in core.effects() if isinstance(effect, Probe)] == [Probe(("c",), True, 3)]
