@@ -113,8 +113,7 @@ async def cold_offsets(cluster: Cluster, keys: Path | None) -> list[int]:
 
 def tiered(pdctl: Pdctl, parts: int) -> list[dict[str, Any]]:
     """The objects, once they have as many parts of the stream; else nothing."""
-    found: list[dict[str, Any]] = pdctl.json("object", "list", STREAM)
-    return found if found and found[-1]["end_offset"] == parts * PER_PART else []
+    return pdctl.objects_of(STREAM, 0, parts * PER_PART)
 
 
 def status(pdctl: Pdctl) -> dict[str, Any]:

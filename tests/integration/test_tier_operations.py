@@ -49,8 +49,7 @@ async def cold_values(client: Client) -> list[int]:
 
 def tiered(pdctl: Pdctl, parts: int) -> list[dict[str, Any]]:
     """The objects, once they have as many parts of the stream; else nothing."""
-    found: list[dict[str, Any]] = pdctl.json("object", "list", "s")
-    return found if found and found[-1]["end_offset"] == parts * PER_PART else []
+    return pdctl.objects_of("s", 0, parts * PER_PART)
 
 
 def scrub(pdctl: Pdctl, *arguments: str) -> dict[str, Any]:

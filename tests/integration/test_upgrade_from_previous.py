@@ -140,6 +140,7 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
     """Nothing acked is lost or there twice, order stays, acks go on; the version rises with the last."""
     assert previous.feature_level < FEATURE_LEVEL
     cluster = cluster_factory(range_servers=4, brokers=2, env=previous.env | PACKING)
+    await _brokers_begin_anew(cluster)
     await _create(cluster)
     clients = Clients(tmp_path, cluster.connect_string, previous)
     with running(clients):
@@ -162,6 +163,44 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
         print(f"\nupgrade: {previous.commit[:7]} level {previous.feature_level} to {FEATURE_LEVEL}: "
               f"processes={len(cluster.members)} acked={acked} lost=0 twice=0; longest gap without an ack: {gaps}")  # fmt: skip
     assert max(log.gap_s for log in logs.values()) < GAP_S_MAX
+
+
+async def test_journals_of_two_members_are_left_by_a_drain(cluster_factory: Any, previous: PreviousProgram) -> None:
+    """A broker of before keeps what it opened while two servers were there, and both wait; OPERATIONS.md says what to do."""
+    cluster = cluster_factory(range_servers=4, brokers=2, env=previous.env)
+    pdctl = Pdctl(cluster)
+    for name in ("rs3", "rs4"):
+        await asyncio.to_thread(pdctl.ok, "server", "cordon", name)
+    await _brokers_begin_anew(cluster)
+    for name in ("rs3", "rs4"):
+        await asyncio.to_thread(pdctl.ok, "server", "uncordon", name)
+    for process in cluster.placement_drivers.values():
+        process.env.pop("PYTHONPATH")
+        await asyncio.to_thread(cluster.restart, process.name)
+
+    async def next_is(name: str) -> dict[str, Any]:
+        end_s = time.monotonic() + GROW_TIMEOUT_S
+        while (told := await _asked(pdctl))["next"] != name:
+            assert time.monotonic() < end_s, (told["next"], told["waits"])
+            await asyncio.sleep(0.3)
+        return told
+
+    told = await next_is("rs3")
+    assert [each["name"] for each in told["waits"]] == ["rs1", "rs2"]
+    assert all("would have too few copies" in each["reason"] for each in told["waits"])
+    drained = await asyncio.to_thread(pdctl, "server", "drain", "rs1", "--wait", "--timeout", "50s")
+    assert drained.returncode == 0, drained
+    assert (await next_is("rs1"))["waits"] == []
+    cluster.members["rs1"].env.pop("PYTHONPATH")
+    await asyncio.to_thread(cluster.restart, "rs1")
+    await asyncio.to_thread(pdctl.ok, "server", "uncordon", "rs1")
+    await next_is("rs2")
+
+
+async def _brokers_begin_anew(cluster: Cluster) -> None:
+    """Brokers of before open their journals on the servers that have registered just then, be it two, and stay there."""
+    for name in cluster.brokers:
+        await asyncio.to_thread(cluster.restart, name)
 
 
 async def _create(cluster: Cluster) -> None:
@@ -187,8 +226,8 @@ async def _upgrade(cluster: Cluster, previous: PreviousProgram, clients: Clients
         assert time.monotonic() < end_s, "the previous release does not put them into the tier"
         await asyncio.sleep(0.3)
     while len(replaced) < len(cluster.members):
-        assert time.monotonic() < end_s, f"only {replaced} were replaced"
         told = await _asked(pdctl)
+        assert time.monotonic() < end_s, f"only {replaced} were replaced: {told}"
         if not told["next"] or told["next"] in replaced:
             await asyncio.sleep(0.3)  # it is not heard of yet, or ranges have too few copies for a moment
             continue

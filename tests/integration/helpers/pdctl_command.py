@@ -40,6 +40,12 @@ class Pdctl:
         """Run with -o json, must succeed."""
         return json.loads(self.ok(*arguments, "-o", "json"))
 
+    def objects_of(self, stream: str, start_offset: int, end_offset: int) -> list[dict[str, Any]]:
+        """A stream's objects, once they lie end to end between both, else none: servers upload ranges in any order."""
+        found: list[dict[str, Any]] = self.json("object", "list", stream)
+        borders = [start_offset, *(each["end_offset"] for each in found)]
+        return found if [*(each["start_offset"] for each in found), end_offset] == borders else []
+
     def fails(self, exit_code: int, *arguments: str, input: bytes = b"") -> str:  # noqa: A002
         """Run, must fail with that code and one line on stderr."""
         run = self(*arguments, input=input)
