@@ -9,7 +9,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,21 +18,12 @@ from typing import Any
 
 import pytest
 
+from rangelog_cli.local.ports import free_ports
+
 WORKER = Path(__file__).parent / "helpers" / "consensus_worker.py"
 ROUNDS = int(os.environ.get("RANGELOG_ROUNDS", "4"))
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120 + 10 * ROUNDS)]
 SECRET = "a secret for tests"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 async def until(what: str, probe: Callable[[], Awaitable[Any]], *, timeout_s: float = 15.0) -> Any:
@@ -181,6 +171,13 @@ class Cluster:
             self.refused.add(number)
         return False
 
+    async def acknowledged(self, count: int, *, but: Member | None = None) -> None:
+        """Until so many more numbers are acknowledged, by whoever leads: a leader that stands still is replaced."""
+        goal = len(self.acked) + count
+        async with asyncio.timeout(60):
+            while len(self.acked) < goal:
+                await self.propose_once(await self.leader(but=but))
+
     async def load(self, stop: asyncio.Event, *, clients: int) -> None:
         """Keep `clients` proposals under way until told to stop."""
 
@@ -207,8 +204,7 @@ class Cluster:
 
     async def check(self) -> list[int]:
         """All members hold the same numbers: every acknowledged one, none that was refused, none twice."""
-        leader = await self.leader()
-        assert await self.propose_once(leader)
+        await self.acknowledged(1)
 
         async def same() -> list[list[Any]] | None:
             dumps = [await member.ask("dump", timeout_s=10.0) for member in self.members]
@@ -299,13 +295,11 @@ async def test_a_killed_leader_is_replaced(cluster: Cluster) -> None:
 
 async def test_a_leader_that_was_stopped_never_answers_from_the_past(cluster: Cluster) -> None:
     """SIGSTOP the leader, let another commit, SIGCONT: no barrier of the old one succeeds without the new commits."""
+    await cluster.acknowledged(1)
     old = await cluster.leader()
-    assert await cluster.propose_once(old)
     old.signal(signal.SIGSTOP)
     barriers = [asyncio.create_task(old.ask("barrier", 3.0)) for _ in range(20)]
-    new = await cluster.leader(but=old)
-    for _ in range(50):
-        assert await cluster.propose_once(new)
+    await cluster.acknowledged(50, but=old)
     least = len(cluster.acked)
     old.signal(signal.SIGCONT)
     answers = await asyncio.gather(*barriers, *(old.ask("barrier", 3.0) for _ in range(50)))
@@ -335,9 +329,8 @@ async def test_without_a_majority_nothing_is_acknowledged(cluster: Cluster) -> N
 
 async def test_an_emptied_member_is_refilled(cluster: Cluster) -> None:
     """A member whose directory is gone gets the snapshot and the rest, and only then counts again."""
+    await cluster.acknowledged(700)
     leader = await cluster.leader()
-    for _ in range(700):
-        assert await cluster.propose_once(leader)
     victim = next(member for member in cluster.members if member is not leader)
     victim.signal(signal.SIGKILL)
     victim.reap()

@@ -12,6 +12,7 @@ import rangelog
 from rangelog import StreamConfig
 from rangelog_cli.local.processes import Cluster
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.leader import leader_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -32,16 +33,12 @@ async def trim_offset(client: rangelog.Client) -> int:
 
 
 async def write_over_several_ranges(client: rangelog.Client) -> None:
-    """A range is sealed at its age, so the records come over a time that is longer."""
-    async with client.writer("flights") as writer:
-        for number in range(RECORDS):
-            await writer.append(b"%d" % number)
-            await asyncio.sleep(0.01)
-
-
-def leader_of(pdctl: Pdctl) -> str:
-    found = json.loads(pdctl("cluster", "status", "-o", "json").stdout or b"{}").get("members", [])
-    return next((each["name"] for each in found if each["leader"]), "")
+    """A range is sealed at its age, so the records come over a longer time; by two writers, as one stays with a slow server."""
+    for part in (range(READ_FIRST // 2), range(READ_FIRST // 2, RECORDS)):
+        async with client.writer("flights") as writer:
+            for number in part:
+                await writer.append(b"%d" % number)
+                await asyncio.sleep(0.01)
 
 
 async def consume(cluster: Cluster, count: int) -> list[int]:
@@ -74,7 +71,7 @@ async def test_what_a_consumer_has_not_read_is_kept_until_it_has(cluster: Cluste
         await client.seal_stream("flights")
         assert await consume(cluster, READ_FIRST) == list(range(READ_FIRST))
         await until(is_shown)
-        leader = await asyncio.to_thread(leader_of, pdctl)
+        leader = await asyncio.to_thread(leader_of, cluster)
         cluster.kill(leader)
         await until(is_shown)
         trimmed = await trim_offset(client)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import rangelog
-from rangelog import Client, StreamConfig, TopicConfig
+from rangelog import Client, StreamConfig, TopicConfig, Writer
 from rangelog.tier import open_object_store
 from rangelog.tier.opening import store_location
 from rangelog_cli.demo.s3_server import CREDENTIALS, REGION, S3Server
@@ -82,17 +82,22 @@ def sdk_rows(records: Iterable[Any]) -> list[Row]:
     ]
 
 
+async def _write(writer: Writer, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        key = None if number % 3 == 0 else b"k%d" % (number % 7)
+        headers = {"source": b"docs", "empty": b""} if number % 2 else None
+        writer.append_nowait(b"" if number % 10 == 0 else b"v%d" % number * 20, key=key, headers=headers)
+        if number % 100 == 0:
+            await writer.flush()
+    await writer.flush()
+
+
 async def fill(client: Client) -> tuple[list[Row], dict[int, list[Row]]]:
     """A stream and a topic whose records are all sealed; return the rows of both, the topic's by shard."""
     await client.create_stream("flights", STREAM_CONFIG)
-    async with client.writer("flights") as writer:
-        for number in range(RECORDS):
-            key = None if number % 3 == 0 else b"k%d" % (number % 7)
-            headers = {"source": b"docs", "empty": b""} if number % 2 else None
-            writer.append_nowait(b"" if number % 10 == 0 else b"v%d" % number * 20, key=key, headers=headers)
-            if number % 100 == 0:
-                await writer.flush()
-        await writer.flush()
+    for part in range(4):  # each writer begins a range, however long it takes to leave a full one
+        async with client.writer("flights") as writer:
+            await _write(writer, range(part * RECORDS // 4, (part + 1) * RECORDS // 4))
     await client.seal_stream("flights")
     await client.trim_stream("flights", TRIM_OFFSET)
     stream = sdk_rows(await read(client.reader("flights", start="earliest"), RECORDS - TRIM_OFFSET))

@@ -104,7 +104,7 @@ async def test_what_a_gone_writer_left_is_sealed_and_completed(
             return sealed and idle and gone not in [each.server for each in found.replicas]
 
         await until(whole, "the range is not whole")
-        assert (await repairs_of(pd)).done_count == 1
+        assert (await repairs_of(pd)).done_count >= 1  # more, where another one stood still as long
         assert [record.value async for record in client.reader("s")] == [b"%d" % number for number in range(50)]
 
 
@@ -137,6 +137,8 @@ async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Clu
             async def on_all_three() -> int:
                 """How many ranges there are, once no server lacks the record: the writer leaves one where two are behind."""
                 found = await inspected(pd, "s")
+                if writer._runner.core.should_leave(time.monotonic() * 1000):
+                    return 0  # it gave up a server that stood still, and leaves the range for that
                 is_whole = found[-1].range.start_offset == 1 or ends_of(found[-1]) == [1, 1, 1]
                 return len(found) if is_whole else 0
 
@@ -310,4 +312,10 @@ async def test_ranges_that_began_with_two_members_get_the_third(
         assert [record.value async for record in client.reader("busy")] == [b"%d" % number for number in range(acked)]
         assert len([record async for record in client.reader("left")]) == 20
     servers = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
-    assert [each.health for each in servers] == [common_pb2.SERVER_HEALTH_ALIVE] * 3
+    assert not [each.health_reason for each in servers if each.health_reason], "a server is blamed"
+
+    async def all_alive() -> bool:
+        servers = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
+        return [each.health for each in servers] == [common_pb2.SERVER_HEALTH_ALIVE] * 3
+
+    await until(all_alive, "a server is not alive")

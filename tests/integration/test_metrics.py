@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import rangelog
 from rangelog_cli.local.health import leader, wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_core.errors import Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -55,8 +57,18 @@ class Watched:
         }
 
     def leading(self) -> dict[str, float]:
-        """Scrape the placement driver that leads."""
-        return self.scrape(leader([each.api_address for each in self.cluster.plan.pds if self.runs(each.name)]))
+        """Scrape the placement driver that leads, once one does."""
+        found: dict[str, float] = {}
+
+        def leads() -> bool:
+            found.clear()
+            with suppress(Unavailable):
+                name = leader([each.api_address for each in self.cluster.plan.pds if self.runs(each.name)])
+                found.update(self.scrape(name))
+            return "rangelog_pd_streams" in found
+
+        self.until(leads, "no placement driver leads")
+        return found
 
     def runs(self, name: str) -> bool:
         """Whether a member runs."""
@@ -130,12 +142,18 @@ async def test_every_process_is_scraped(watched: Watched) -> None:
     assert broker["rangelog_broker_received_records_total"] == RECORDS
     assert broker["rangelog_broker_produce_duration_seconds_count"] >= broker["rangelog_broker_acked_batches_total"] > 0
     assert broker["rangelog_broker_open_shards"] == 2
-    members = [watched.scrape(name) for name in watched.cluster.placement_drivers]
-    assert sum(each["rangelog_pd_is_leader"] for each in members) == 1
-    assert sum("rangelog_pd_streams" in each for each in members) == 1
-    found = watched.leading()
-    assert found["rangelog_pd_servers health=alive"] == 3 and found["rangelog_pd_topics"] == 1
-    assert found["rangelog_pd_commands_total action=create_stream code=OK"] == 1
+
+    def members() -> list[dict[str, float]]:
+        return [watched.scrape(name) for name in watched.cluster.placement_drivers]
+
+    watched.until(lambda: sum(each["rangelog_pd_is_leader"] for each in members()) == 1, "not one leads")
+    watched.until(
+        lambda: sum("rangelog_pd_streams" in each for each in members()) == 1, "not one has the cluster's figures"
+    )
+    watched.until(lambda: watched.leading()["rangelog_pd_servers health=alive"] == 3, "not all are alive")
+    assert watched.leading()["rangelog_pd_topics"] == 1
+    created = "rangelog_pd_commands_total action=create_stream code=OK"
+    assert sum(each.get(created, 0) for each in members()) == 1, "whoever led then"
 
 
 async def test_faults_are_seen(watched: Watched) -> None:

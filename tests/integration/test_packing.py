@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from rangelog import Client, StreamConfig
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.manifest import parse_manifest
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.leader import leader_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -143,8 +143,6 @@ async def test_a_new_leader_goes_on(cluster_factory: Callable[..., Cluster], tmp
     async with await rangelog.connect(cluster.connect_string) as client:
         await client.create_stream("s", StreamConfig())
         await append(client, range(PARTS))
-        status = json.loads((await asyncio.to_thread(tier.pdctl, "cluster", "status", "-o", "json")).stdout)
-        (leader,) = [each["name"] for each in status["members"] if each["leader"]]
-        cluster.kill(leader)
+        cluster.kill(await asyncio.to_thread(leader_of, cluster))
         await until(lambda: tier.few(FEW), "many objects are left", tier.picture)
         assert await numbers(client) == list(range(TOTAL))

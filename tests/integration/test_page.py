@@ -21,7 +21,7 @@ import pytest
 
 import rangelog
 from pdctl.session import Session
-from rangelog_cli.local.health import leader, wait_healthy
+from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Cluster, wait_until
@@ -31,6 +31,7 @@ from rangelog_page.asking import Asking
 from rangelog_page.cluster_views import LOAD_NEEDS
 from rangelog_page.page_query import PageQuery
 from rangelog_page.sections import SECTIONS
+from tests.support.leader import leader_of
 from tests.support.page_cluster import fill
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -118,7 +119,7 @@ def test_every_member_serves_it_and_goes_on_without_the_leader(paged: tuple[Clus
             assert status == 200, (address, path, body)
             assert headers["cache-control"] == "no-store" and "default-src 'none'" in headers["content-security-policy"]
         assert "UA1499" in get(address, "/parts/tail?name=flights")[1]
-    gone = leader(cluster.pd_addresses)
+    gone = leader_of(cluster)
     left = [address for address, pd in zip(addresses, cluster.plan.pds, strict=True) if pd.name != gone]
     cluster.kill(gone)
     try:

@@ -33,6 +33,7 @@ def pdctl(shared_cluster: Cluster) -> Pdctl:
 
 def test_every_noun_and_verb_in_json(pdctl: Pdctl) -> None:
     """A stream's whole life by pdctl alone, each verb once, with stable keys."""
+    wait_until(lambda: pdctl("cluster", "status").returncode == 0, 20, "it is not healthy")
     status = pdctl.json("cluster", "status")
     assert status["health"] == "healthy" and len(status["members"]) == 3
     assert [each["name"] for each in pdctl.json("server", "list")] == ["rs1", "rs2", "rs3"]
@@ -261,7 +262,7 @@ def test_on_a_terminal(pdctl: Pdctl) -> None:
 def test_status_of_a_cluster_that_loses_members(cluster: Cluster) -> None:
     """Healthy 0; a range server or a follower down 1, and who; no majority 4; appends with one server left time out as 4."""
     pdctl = Pdctl(cluster)
-    assert pdctl("cluster", "status").returncode == 0
+    wait_until(lambda: pdctl("cluster", "status").returncode == 0, 20, "it is not healthy")
     pdctl.ok("stream", "create", "s")
     pdctl.ok("stream", "append", "s", "acked")
     cluster.kill("rs3")

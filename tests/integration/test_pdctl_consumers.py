@@ -77,7 +77,7 @@ def test_a_follower_until_ctrl_c(pdctl: Pdctl) -> None:
             producer.stdin.write(text)
             producer.stdin.flush()
             assert follower.stdout.readline() == text
-        for process in (producer, follower):
+        for process in (follower, producer):  # the ack of what the follower printed may be on its way still
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
             assert process.stderr is not None

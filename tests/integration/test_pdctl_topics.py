@@ -14,6 +14,7 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.ids import shard_stream_name
 from tests.integration.helpers.hand_broker import HandBroker
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
+from tests.support.leader import leader_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -141,8 +142,7 @@ def test_tasks_of_topics_survive_their_leader(cluster_factory: Any) -> None:
     assert pdctl.json("shard", "split", "t", "0", "--no-wait")["state"] == "started"
     wait_until(lambda: pdctl.json("task", "list")[0]["age_ms"] >= 1_000, 20, "its age does not grow")
     (before,) = pdctl.json("task", "list")
-    (leader,) = [each["name"] for each in pdctl.json("cluster", "status")["members"] if each["leader"]]
-    cluster.kill(leader)
+    cluster.kill(leader_of(cluster))
     (task,) = [each for each in pdctl.json("task", "list") if each["topic"]]
     assert (task["kind"], task["topic"], task["shards_left"]) == ("scale-topic", "default/t", 1)
     assert task["since_ms"] == before["since_ms"]

@@ -16,7 +16,7 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.stream_config import StreamConfig
 from tests.integration.helpers.pdctl_command import Pdctl
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.usefixtures("patient_writers")]
 
 ClusterFactory = Callable[..., Cluster]
 RECORDS = 300
@@ -171,7 +171,7 @@ def test_a_range_without_a_copy_is_named_and_never_healthy(cluster_factory: Clus
     pdctl = Pdctl(cluster)
     make(cluster, "s", tiered=False)
     wait_until(lambda: is_whole(pdctl, "s"), 30, "not all copies are reported")
-    assert run(pdctl, "cluster", "status")[1]["health"] == "healthy"
+    wait_until(lambda: run(pdctl, "cluster", "status")[1]["health"] == "healthy", 20, "it is not healthy")
     cluster.kill("rs3")
     wait_until(lambda: "dead" in str(run(pdctl, "server", "list")[1]), 30, "nobody notices")
     code, status = run(pdctl, "cluster", "status")

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,8 @@ async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
         await alice.create_stream("a", KEPT)
         await bob.create_stream("b", KEPT)
         async with alice.writer("a") as writer, bob.writer("b") as other:
-            await append_for(writer, 3.0, value)  # what is free at once is used up, and servers know the quota
+            # What is free at once is used up, and servers know the quota.
+            await asyncio.gather(append_for(writer, 3.0, value), latencies_ms(other, 3.0))
             (acked, took_s), others = await asyncio.gather(
                 append_for(writer, MEASURED_S, value), latencies_ms(other, MEASURED_S)
             )
@@ -94,24 +96,35 @@ async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
             print(f"\nquotas: {rate:.3f} of the quota; another client: {median_ms:.1f} ms, worst {worst_ms:.0f} ms")
             assert 0.9 <= rate <= 1.05
             assert median_ms < 100 and len(others) > MEASURED_S * 5
+            ranges = await asyncio.to_thread(cluster_ranges, cluster, "a")
+            assert ranges[-1]["state"] == "open"
+            if (
+                len(ranges) > 1
+            ):  # a server stood still for a moment: then the writer that has no quota leaves it as well
+                await latencies_ms(other, 5.0)
+                others_ranges = await asyncio.to_thread(cluster_ranges, cluster, "b")
+                assert len(others_ranges) >= len(ranges), "the quota sealed a range"
             quota(cluster, "remove", "--principal", "alice")
             await writer.flush()
-            acked, took_s = await append_for(writer, 3.0, value, FREE_BYTES_MAX)
-            assert acked * len(value) / took_s > 2 * RATE  # nobody is held off any more
+            end_s = time.monotonic() + 30
+            while True:
+                acked, took_s = await append_for(writer, 3.0, value, FREE_BYTES_MAX)
+                if acked * len(value) / took_s > 2 * RATE:
+                    break  # nobody is held off any more
+                assert time.monotonic() < end_s, "the writer is held off by a quota that is gone"
             appended = writer.next_offset
         count = 0
         async for record in alice.reader("a", start="earliest", follow=False):
             assert record.offset == count and record.value == value
             count += 1
         assert count == appended
-    ranges = json.loads(cluster_ranges(cluster, "a"))
-    assert len(ranges) == 1 and ranges[0]["state"] == "open"
 
 
-def cluster_ranges(cluster: Cluster, stream: str) -> str:
+def cluster_ranges(cluster: Cluster, stream: str) -> list[dict[str, Any]]:
     done = pdctl(cluster, "range", "list", stream, "-o", "json")
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
 
 
 async def test_readers_and_producers_are_held_off_as_well(cluster_factory: ClusterFactory, tmp_path: Path) -> None:

@@ -44,8 +44,9 @@ ClusterFactory = Callable[..., Cluster]
 
 @pytest.fixture
 def cluster(cluster_factory: ClusterFactory) -> Cluster:
-    """One placement driver, so that clients cannot go round a proxy before it, and three range servers."""
-    return cluster_factory(pds=1)
+    """One placement driver, so that clients cannot go round a proxy before it, and three range servers that nobody suspects:
+    of those that stand still here none is avoided."""
+    return cluster_factory(pds=1, env={"RANGELOG_PD_SERVER_SUSPECT_MS": "60000", "RANGELOG_PD_SERVER_DEAD_MS": "90000"})
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 import rangelog
 from rangelog.errors import RangelogError, RightMissing
 from rangelog_cli.certs.authority import Authority
-from rangelog_cli.local.health import leader
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.stream_config import StreamConfig
 from tests.security.matrix import Outcome
 from tests.security.rights import HEARTBEATS_S, check_rights, pdctl
 from tests.support.certificates import TestCertificates
+from tests.support.leader import leader_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.long]
 
@@ -104,7 +104,7 @@ async def test_rights_are_taken_from_those_at_work_and_outlive_leaders(
         for number in range(300):
             await writer.append(b"%d" % number)
             if number == 100:
-                await asyncio.to_thread(cluster.kill, leader(cluster.pd_addresses, cluster.tls))
+                await asyncio.to_thread(cluster.kill, await asyncio.to_thread(leader_of, cluster))
         await asyncio.to_thread(wait_until, lambda: len(seen) == 300, 20, "everything read")
         assert seen == [b"%d" % number for number in range(300)] and not failed
         with pytest.raises(RightMissing, match="client:w may not read stream 'jobs-1'"):

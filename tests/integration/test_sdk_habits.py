@@ -62,7 +62,7 @@ async def test_polls_follow_a_stream(address: str) -> None:
         await client.append("polled", [b"%d" % number for number in range(10)])
         async with client.reader("polled", follow=True) as reader:
             assert await reader.lag() == 10
-            first = await reader.poll(count_max=4)
+            first = await reader.poll(count_max=4, timeout_s=30)
             assert [each.value for each in first] == [b"0", b"1", b"2", b"3"]
             assert (reader.next_offset, await reader.lag(), reader.ended) == (4, 6, False)
             rest: list[int] = []
@@ -78,7 +78,7 @@ async def test_polls_follow_a_stream(address: str) -> None:
             assert count == 10
         cursor = client.reader("polled", cursor="billing")
         async with cursor:
-            await cursor.poll(count_max=3)
+            await cursor.poll(count_max=3, timeout_s=30)
             assert (await cursor.commit()).offset == 3, "what was read ahead is not handed out"
         assert [each.offset async for each in client.reader("polled", cursor="billing")] == [3, 4, 5, 6, 7, 8, 9]
 

@@ -21,11 +21,11 @@ import rangelog
 from rangelog import TlsConfig
 from rangelog.errors import HandshakeFailed
 from rangelog_cli.certs.authority import Authority, paths_of
-from rangelog_cli.local.health import leader
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.net.principals import Principal, Role
 from tests.security.matrix import ROLES_OF_PORTS, Target, check, knock, targets_of
 from tests.support.certificates import TestCertificates
+from tests.support.leader import leader_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -50,7 +50,7 @@ async def test_everything_works_with_tls(cluster_factory: ClusterFactory, monkey
                     cluster.kill("rs1")
                 if number == 2_000:
                     await writer.flush()
-                    cluster.kill(leader(cluster.pd_addresses, cluster.tls))
+                    cluster.kill(leader_of(cluster))
                 await writer.ready()
             await writer.flush()
         values = [record.value async for record in client.reader("kept", start="earliest", follow=False)]
@@ -136,7 +136,7 @@ async def test_certificates_and_the_authority_change_under_load(
 
             await _progress(load, 500)
             cluster.kill("rs1")  # every pair of processes connects anew, by the new certificates
-            victim = leader(cluster.pd_addresses, cluster.tls)
+            victim = leader_of(cluster)
             cluster.kill(victim)
             cluster.start_member(victim)
             cluster.start_member("rs1")

@@ -185,9 +185,12 @@ async def test_journals_of_two_members_are_left_by_a_drain(cluster_factory: Any,
             await asyncio.sleep(0.3)
         return told
 
+    end_s = time.monotonic() + GROW_TIMEOUT_S
     told = await next_is("rs3")
+    while not all("would have too few copies" in each["reason"] for each in told["waits"]):  # not all have reported yet
+        assert time.monotonic() < end_s, told["waits"]
+        told = await next_is("rs3")
     assert [each["name"] for each in told["waits"]] == ["rs1", "rs2"]
-    assert all("would have too few copies" in each["reason"] for each in told["waits"])
     drained = await asyncio.to_thread(pdctl, "server", "drain", "rs1", "--wait", "--timeout", "50s")
     assert drained.returncode == 0, drained
     assert (await next_is("rs1"))["waits"] == []

@@ -20,6 +20,7 @@ from rangelog.spark.jobs.audit import audit_streams
 from rangelog.spark.jobs.audit_plan import plan_stream
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_proto.v1 import common_pb2
 from tests.spark.conftest import Filled, Streams
 from tests.spark.job_fixtures import COUNT, SMALL_RANGES, mixed, run
 
@@ -34,8 +35,15 @@ __all__ = ["mixed", "run"]
 def doubled(streams: Streams) -> Filled:
     """A stream whose sealed ranges are hot and tiered."""
     filled = streams.fill("jobs-doubled", COUNT, hot_retention_seconds=3_600, **SMALL_RANGES)
-    wait_until(lambda: len(objects_of(streams, "jobs-doubled")) >= 2, 60.0, "nothing is tiered")
+    wait_until(lambda: is_tiered(streams, filled.name), 60.0, "not all are tiered")
     return filled
+
+
+def is_tiered(streams: Streams, name: str) -> bool:
+    """Whether each sealed range is in the tier: servers upload them in any order."""
+    _, ranges = streams.client.run(streams.client.asynchronous.metadata.ranges(name, 0))
+    sealed = [each for each in ranges if each.state == common_pb2.RANGE_STATE_SEALED]
+    return len(sealed) >= 2 and all(each.tiered_end_offset == each.end_offset for each in sealed)
 
 
 def objects_of(streams: Streams, name: str) -> list[Any]:
