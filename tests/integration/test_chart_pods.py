@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rangelog_cli.local.processes import wait_until
 from tests.integration.helpers.chart_release import DOMAIN, Release
 from tests.support.pods import Pod, namespaces_missing
 
@@ -103,11 +104,14 @@ def test_a_leader_hands_over_before_it_stops(release: Release) -> None:
         return names[0] if len(names) == 1 else ""
 
     def until_led() -> str:
-        for _ in range(60):
-            if name := leader():
-                return name
-            time.sleep(0.2)
-        raise AssertionError("nobody leads")
+        found: list[str] = []
+
+        def look() -> bool:
+            found[:] = [leader()]
+            return found != [""]
+
+        wait_until(look, 30, "nobody leads")
+        return found[0]
 
     first = until_led()
     assert not release.pods[first].hook()
