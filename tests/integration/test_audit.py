@@ -17,6 +17,7 @@ from rangelog_core.errors import RangelogError, RightMissing, RoleForbids
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.security.rights import pdctl as pdctl_with_tls
 from tests.support.certificates import TestCertificates
+from tests.support.leader import leader_of
 
 pytestmark = pytest.mark.integration
 
@@ -127,7 +128,7 @@ async def test_nothing_is_lost_or_doubled_when_leaders_die(cluster_factory: Call
     creating = asyncio.create_task(create())
     for round_ in range(1, 4):
         await asyncio.to_thread(wait_until, lambda wanted=100 * round_ - 50: made >= wanted, 60, "nothing is created")
-        leader = await asyncio.to_thread(leader_of, pdctl)
+        leader = await asyncio.to_thread(leader_of, cluster)
         await asyncio.to_thread(cluster.kill, leader)
         await asyncio.to_thread(wait_until, lambda wanted=100 * round_: made >= wanted, 60, "nothing is created")
         await asyncio.to_thread(cluster.start_member, leader)
@@ -142,19 +143,6 @@ async def test_nothing_is_lost_or_doubled_when_leaders_die(cluster_factory: Call
     }
     assert len(streams) > 20
     assert streams <= begun
-
-
-def leader_of(pdctl: Pdctl) -> str:
-    """Who leads now."""
-    found: list[str] = []
-
-    def look() -> bool:
-        told = json.loads(pdctl("cluster", "status", "-o", "json").stdout or b"{}")  # whatever its health is
-        found[:] = [each["name"] for each in told.get("members", []) if each["leader"]]
-        return bool(found)
-
-    wait_until(look, 20, "nobody leads")
-    return found[0]
 
 
 @pytest.mark.long

@@ -36,7 +36,7 @@ def test_a_short_run_gives_every_figure_and_leaves_nothing(tmp_path: Path) -> No
     """Throughput, latency, reading, tail and takeover are measured as asked, and processes and files go."""
     only = ["throughput", "catchup", "latency", "open-loop", "tail", "takeover", "arrow"]
     arguments = ["--data-dir", str(tmp_path), *(word for name in only for word in ("--only", name))]
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     found = read_lines(done.stdout)
     counts = {metric: [each.metric for each in found].count(metric) for metric in {each.metric for each in found}}

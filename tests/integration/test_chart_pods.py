@@ -96,29 +96,24 @@ def test_a_leader_hands_over_before_it_stops(release: Release) -> None:
     addresses = pods[0].environment["RANGELOG_PD"]
 
     def leader() -> str:
-        listing = release.program("-m", "pdctl", "--pd", addresses, "pd", "list", "-o", "json", role="admin")
-        said, _ = listing.communicate(timeout=60)
-        names = [
-            str(each["name"]) for each in json.loads(said or b"{}").get("members", []) if each["state"] == "leader"
-        ]
-        return names[0] if len(names) == 1 else ""
-
-    def until_led() -> str:
         found: list[str] = []
 
         def look() -> bool:
-            found[:] = [leader()]
-            return found != [""]
+            listing = release.program("-m", "pdctl", "--pd", addresses, "pd", "list", "-o", "json", role="admin")
+            said, _ = listing.communicate(timeout=60)
+            members = json.loads(said or b"{}").get("members", [])
+            found[:] = [str(each["name"]) for each in members if each["state"] == "leader"]
+            return len(found) == 1
 
         wait_until(look, 30, "nobody leads")
         return found[0]
 
-    first = until_led()
+    first = leader()
     assert not release.pods[first].hook()
-    second = until_led()
+    second = leader()
     assert second != first
     assert not release.pods[first].hook()
-    assert until_led() == second, "who does not lead leaves the leader alone"
+    assert leader() == second, "who does not lead leaves the leader alone"
 
 
 @pytest.mark.parametrize("release", ["grown"], indirect=True)

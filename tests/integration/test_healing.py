@@ -104,7 +104,9 @@ async def test_what_a_gone_writer_left_is_sealed_and_completed(
             return sealed and idle and gone not in [each.server for each in found.replicas]
 
         await until(whole, "the range is not whole")
-        assert (await repairs_of(pd)).done_count >= 1  # more, where another one stood still as long
+        members = {each.server for each in (await ranges_of(pd, "s"))[0].replicas}
+        replaced = {each.server for each in left.replicas} - members
+        assert (await repairs_of(pd)).done_count == len(replaced), "one repair for each member that went"
         assert [record.value async for record in client.reader("s")] == [b"%d" % number for number in range(50)]
 
 

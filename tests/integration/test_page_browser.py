@@ -119,12 +119,6 @@ def settled(page: Any) -> None:
     until(page, "performance.getEntriesByType('resource').some((each) => each.name.includes('/parts/'))")
 
 
-def loaded_ms(page: Any) -> float:
-    """How long the page took."""
-    found: float = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
-    return found
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_a_phone(site: Site, path: str) -> None:
     """Nothing is wider than 375 px, in light and in dark; what one taps is large enough; no script fails."""
@@ -159,11 +153,8 @@ def test_each_view(site: Site, path: str) -> None:
         if path not in ("/nowhere", "/streams/none"):
             settled(page)
         assert page.evaluate("window.shift") < SHIFT_MAX
-        took_ms = [loaded_ms(page)]
-        while took_ms[-1] >= 3_000 and len(took_ms) < 3:  # a server that stands still for a moment is waited for
-            page.reload()
-            took_ms.append(loaded_ms(page))
-        assert took_ms[-1] < 3_000, took_ms
+        timing = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
+        assert timing["domContentLoadedEventEnd"] < 3_000
         assert all(each.startswith(site.urls[0]) for each in site.requests), site.requests
         assert site.problems == []
 
@@ -259,7 +250,7 @@ def test_only_what_is_on_the_screen_is_asked_for(site: Site) -> None:
         page.on(
             "response", lambda response: statuses.append(response.status) if "/parts/stream" in response.url else None
         )
-        for count in range(3, 30):  # a server that is suspect for a moment changes the part
+        for count in range(3, 7):  # a server that is suspect for a moment changes the part
             site.wait_for_part(page, "stream", count)
             if 304 in statuses:
                 break

@@ -96,22 +96,19 @@ async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
             print(f"\nquotas: {rate:.3f} of the quota; another client: {median_ms:.1f} ms, worst {worst_ms:.0f} ms")
             assert 0.9 <= rate <= 1.05
             assert median_ms < 100 and len(others) > MEASURED_S * 5
-            ranges = await asyncio.to_thread(cluster_ranges, cluster, "a")
-            assert ranges[-1]["state"] == "open"
-            if (
-                len(ranges) > 1
-            ):  # a server stood still for a moment: then the writer that has no quota leaves it as well
-                await latencies_ms(other, 5.0)
-                others_ranges = await asyncio.to_thread(cluster_ranges, cluster, "b")
-                assert len(others_ranges) >= len(ranges), "the quota sealed a range"
             quota(cluster, "remove", "--principal", "alice")
             await writer.flush()
-            end_s = time.monotonic() + 30
-            while True:
-                acked, took_s = await append_for(writer, 3.0, value, FREE_BYTES_MAX)
-                if acked * len(value) / took_s > 2 * RATE:
-                    break  # nobody is held off any more
-                assert time.monotonic() < end_s, "the writer is held off by a quota that is gone"
+            (acked, took_s), _ = await asyncio.gather(
+                append_for(writer, 3.0, value, FREE_BYTES_MAX), latencies_ms(other, 3.0)
+            )
+            assert acked * len(value) / took_s > 2 * RATE  # nobody is held off any more
+            ranges = await asyncio.to_thread(cluster_ranges, cluster, "a")
+            assert ranges[-1]["state"] == "open"
+            if len(ranges) > 1:  # a server stood still for half a second: the writer without a quota leaves it as well
+                await latencies_ms(other, 5.0)
+                assert len(await asyncio.to_thread(cluster_ranges, cluster, "b")) >= len(ranges), (
+                    "the quota sealed a range"
+                )
             appended = writer.next_offset
         count = 0
         async for record in alice.reader("a", start="earliest", follow=False):

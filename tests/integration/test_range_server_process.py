@@ -398,6 +398,7 @@ async def test_disk_failure_ends_the_process(tmp_path: Path) -> None:
     assert server.process.wait(10) == 1
     assert "the write-ahead log failed" in server.log()
     assert acks.durable_offset < 100
+    assert acks.errors == [client.connection.closed], "the append is answered neither with an ack nor with an error"
     client.close()
 
 

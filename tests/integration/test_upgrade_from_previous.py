@@ -166,7 +166,8 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
 
 
 async def test_journals_of_two_members_are_left_by_a_drain(cluster_factory: Any, previous: PreviousProgram) -> None:
-    """A broker of before keeps what it opened while two servers were there, and both wait; OPERATIONS.md says what to do."""
+    """A broker of the previous release keeps journals of two members, and `check` lets neither server go, until one is drained
+    as OPERATIONS.md says."""
     cluster = cluster_factory(range_servers=4, brokers=2, env=previous.env)
     pdctl = Pdctl(cluster)
     for name in ("rs3", "rs4"):
@@ -201,7 +202,8 @@ async def test_journals_of_two_members_are_left_by_a_drain(cluster_factory: Any,
 
 
 async def _brokers_begin_anew(cluster: Cluster) -> None:
-    """Brokers of before open their journals on the servers that have registered just then, be it two, and stay there."""
+    """Restart the brokers: those of the previous release open their journals on the servers that are registered, be it two, and
+    stay there."""
     for name in cluster.brokers:
         await asyncio.to_thread(cluster.restart, name)
 

@@ -17,7 +17,7 @@ from rangelog.spark.sink import BatchSink, StreamSink
 from rangelog.spark.source import RangelogReader, RangelogSource
 from rangelog.spark.stream_source import RangelogStreamReader
 
-LIMIT_S = 5.0
+LIMIT_S = 2.0
 
 
 def be_impatient() -> None:

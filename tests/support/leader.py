@@ -1,4 +1,4 @@
-"""Which placement driver leads a cluster of processes, asked again while there is an election."""
+"""Name the placement driver that leads a cluster of processes; ask again during an election."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _POLL_S = 0.1
 
 
 def leader_of(cluster: Cluster) -> str:
-    """Its name, once a member that answers names one; a stall of half a second begins an election."""
+    """Return the name of the placement driver that leads, once a member that answers names one. A pause of half a second begins
+    an election. Raises Unavailable when nobody leads for 20 s."""
     end_s = time.monotonic() + _TIMEOUT_S
     while True:
         try:

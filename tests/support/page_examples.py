@@ -26,14 +26,8 @@ from typing import Any
 ADDRESS = "127.0.0.1:7100"
 """The placement driver in the examples: that of `rangelog local`."""
 COMMAND_TIMEOUT_S = 60
-ASKED_UNTIL_HEALTHY = (
-    "pdctl cluster status",
-    "pdctl doctor cluster",
-    "pdctl server check-impact",
-    "pdctl cluster rebalance",
-    "pdctl pd transfer-leader",
-)
-"""Their exit codes tell of a state, which comes back a moment after a drain, a change of the leader, or a server's pause."""
+ASKED_UNTIL_HEALTHY = ("pdctl cluster status", "pdctl doctor cluster", "pdctl server check-impact")
+"""Their exit code tells of health, which comes back a moment after a drain, a change of the leader or a server's pause."""
 TESTED = "<!-- tested -->\n"
 """Stands above a console block that runs as it is."""
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->\n$")
@@ -149,8 +143,8 @@ class PageRunner:
             deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
             exit_code, output, complaints = await self._command(line)
             asked = line.removeprefix("set -e\n").strip()
-            tells = asked.startswith(ASKED_UNTIL_HEALTHY) and "\n" not in asked
-            while exit_code and tells and time.monotonic() < deadline_s:
+            tells_health = asked.startswith(ASKED_UNTIL_HEALTHY) and "\n" not in asked
+            while exit_code and tells_health and time.monotonic() < deadline_s:
                 exit_code, output, complaints = await self._command(line)
             assert exit_code == 0, f"{self._page.name}, about line {number}: {line}: {complaints}{output}"
             printed += output

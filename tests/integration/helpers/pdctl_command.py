@@ -41,7 +41,8 @@ class Pdctl:
         return json.loads(self.ok(*arguments, "-o", "json"))
 
     def objects_of(self, stream: str, start_offset: int, end_offset: int) -> list[dict[str, Any]]:
-        """A stream's objects, once they lie end to end between both, else none: servers upload ranges in any order."""
+        """Return a stream's objects if they lie end to end from one offset to the other, else none: servers upload ranges in
+        any order."""
         found: list[dict[str, Any]] = self.json("object", "list", stream)
         borders = [start_offset, *(each["end_offset"] for each in found)]
         return found if [*(each["start_offset"] for each in found), end_offset] == borders else []
