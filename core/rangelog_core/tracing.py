@@ -117,14 +117,14 @@ def traced(
 
 
 def with_context(metadata: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return metadata of a gRPC call with the current context in it."""
+    """Return metadata of a gRPC call with the current context in it; a `tracestate` that is too long is left out."""
     if _active() is None:
         return metadata
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
-    return (*metadata, *carrier.items()) if carrier else metadata
+    return (*metadata, *(each for each in carrier.items() if len(each[1]) <= CONTEXT_LENGTH_MAX))
 
 
 @contextmanager

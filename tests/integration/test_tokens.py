@@ -18,6 +18,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.inspection_client import PeerClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.tokens import TEXT_LENGTH_MAX
 from tests.security.rights import HEARTBEATS_S, pdctl
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -135,7 +136,7 @@ async def refused_elsewhere(cluster: Cluster, text: str) -> None:
         text[:-5],
         f"{head}.{claims}.{flipped}",
         f"{head}.{claims}.",
-        "eyJ" + "x" * 8_000 + "..",
+        "eyJ" + "x" * (TEXT_LENGTH_MAX - 5) + "..",
     ):
         async with connect(cluster, bad) as client:  # type: ignore[attr-defined]
             with pytest.raises(Unauthorized):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangelog_core.limits import GRPC_MESSAGE_BYTES_MAX, MIB
+from rangelog_core.limits import GRPC_MESSAGE_BYTES_MAX, KIB, MIB
 
 _COMMON: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
@@ -26,6 +26,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_COMMON,
+    ("grpc.max_metadata_size", 16 * KIB),  # a token and a trace at their limits; beyond it gRPC refuses calls by chance
     ("grpc.so_reuseport", 0),  # else two servers share one port, silently
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),

@@ -6,7 +6,7 @@ import secrets
 from bisect import bisect_right
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable
-from rangelog_core.tokens import LIFETIME_MS_MAX
+from rangelog_core.tokens import LIFETIME_MS_MAX, TEXT_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.tokens import check_row
 from rangelog_pd.state.versions import LEVEL_TOKENS
@@ -23,7 +23,8 @@ async def create_token(driver: Driver, request: pb.CreateTokenRequest) -> pb.Cre
     if not 0 < request.lifetime_ms <= LIFETIME_MS_MAX:
         raise InvalidArgument("a token lives from one minute to 366 days: give --expires")
     await driver.barrier()
-    if not driver.token_trust().cluster_id:
+    cluster_id = driver.token_trust().cluster_id
+    if not cluster_id:
         raise Unavailable("the cluster has no id yet: try again")
     key, now_ms = driver.token_signer.public(), driver.wall_ms()
     row = pb.TokenRow(
@@ -36,6 +37,12 @@ async def create_token(driver: Driver, request: pb.CreateTokenRequest) -> pb.Cre
         key_id=key.key_id,
     )
     check_row(row)
+    length = len(driver.token_signer.sign(row, cluster_id) or "")
+    if length > TEXT_LENGTH_MAX:
+        raise InvalidArgument(
+            f"the token would have {length:,} characters, and no process takes more than {TEXT_LENGTH_MAX:,}: bind it to fewer "
+            "resources, by prefixes or a namespace"
+        )
     command = pb.PlacedCreateToken(row=row, key=key)
     response = await driver.propose_request(pb.CreateTokenResponse, request.request_id, create_token=command)
     with driver.state() as state:

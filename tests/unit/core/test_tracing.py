@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceState, use_span
 
 from rangelog.testing import FakeCluster
 from rangelog_broker.rest.guard import Guard
@@ -99,6 +99,14 @@ def test_an_endless_tracestate_is_not_passed_on(spans: Spans) -> None:
         metadata = dict(tracing.with_context((("authorization", "x"),)))
     assert metadata["traceparent"].split("-")[1] == TRACE and "tracestate" not in metadata
     assert metadata["authorization"] == "x"
+
+
+def test_no_endless_tracestate_of_this_process_goes_out(spans: Spans) -> None:
+    """A server would refuse each call over its size."""
+    context = SpanContext(1, 2, is_remote=False, trace_state=TraceState([(f"k{i}", "v" * 200) for i in range(32)]))
+    with use_span(NonRecordingSpan(context)):
+        metadata = dict(tracing.with_context((("authorization", "x"),)))
+    assert set(metadata) == {"authorization", "traceparent"}
 
 
 async def test_calls_are_parts_of_the_callers_trace(spans: Spans) -> None:

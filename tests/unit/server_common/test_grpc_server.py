@@ -15,6 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from rangelog_core import errors
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
+from rangelog_core.tokens import TEXT_LENGTH_MAX
+from rangelog_core.tracing import CONTEXT_LENGTH_MAX
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 from rangelog_server_common import grpc_server
@@ -108,6 +110,17 @@ async def test_right_token(start_pd: Any) -> None:
     guarded, open_ = await start_pd(token="s3cret", ListServers=_answer), await start_pd(ListServers=_answer)
     assert len((await _list_servers(guarded.address, token="Bearer s3cret")).servers) == 1
     assert len((await _list_servers(open_.address, token="Bearer whatever")).servers) == 1
+
+
+async def test_metadata_at_its_limits_is_always_taken(start_pd: Any) -> None:
+    """The longest token with the longest trace, in each of many calls: gRPC refuses by chance what is over its own limit."""
+    token = "x" * TEXT_LENGTH_MAX
+    pd = await start_pd(token=token, ListServers=_answer)
+    trace = [("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), ("tracestate", "k=" + "v" * (CONTEXT_LENGTH_MAX - 2))]
+    metadata = [("authorization", f"Bearer {token}"), *trace]
+    async with grpc.aio.insecure_channel(pd.address, options=CHANNEL_OPTIONS) as channel:
+        for _ in range(100):
+            await PlacementDriverStub(channel).ListServers(pd_pb2.ListServersRequest(), timeout=5, metadata=metadata)
 
 
 async def test_unknown_service() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RightMissing, Unauthorized, Unavailable
+from rangelog_core.limits import NAME_LENGTH_MAX
 from rangelog_core.net.principals import Role
 from rangelog_core.rights import EVERY_CLIENT, KINDS, Verb, wire_verbs
-from rangelog_core.tokens import Bounds
+from rangelog_core.tokens import BOUNDS_MAX, TEXT_LENGTH_MAX, Bounds
 from rangelog_pd.handlers import tokens
 from rangelog_pd.state.versions import LEVEL_AUDIT, LEVEL_TOKENS
 from rangelog_pd.token_signer import TokenSigner
@@ -93,6 +94,27 @@ async def test_what_is_refused(accepting: Any) -> None:
     with pytest.raises(Unavailable, match="cluster version"):
         await create(accepting)
     assert not accepting.machine.state.tokens.tokens and not accepting.machine.state.tokens.keys
+
+
+async def test_no_token_is_signed_that_no_process_would_take(accepting: Any) -> None:
+    """One that is bound to many long names is refused with what to do, and nothing is kept; the longest that fits counts."""
+
+    def bounds(length: int) -> list[rights_pb2.AccessRule]:
+        names = [f"{'n' * length}/{number:03}{'t' * (length - 3)}" for number in range(BOUNDS_MAX)]
+        verbs = wire_verbs(Verb.READ | Verb.APPEND)
+        return [
+            rights_pb2.AccessRule(principal=EVERY_CLIENT, kind=KINDS["topic"], name=each, verbs=verbs) for each in names
+        ]
+
+    for length in (150, NAME_LENGTH_MAX):
+        with pytest.raises(InvalidArgument, match="bind it to fewer resources"):
+            await create(accepting, f"t{length}", only=bounds(length))
+    assert not accepting.machine.state.tokens.tokens and not accepting.machine.state.tokens.keys
+    made = await create(accepting, only=bounds(137))
+    assert 8_000 < len(made.text) <= TEXT_LENGTH_MAX
+    assert TokenVerifier(accepting.driver.token_trust, wall_s=lambda: accepting.driver.wall_ms() / 1000).verify(
+        made.text
+    )
 
 
 async def test_bounds_of_calls(ready: Any) -> None:
