@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rangelog_cli.local.health import describe, leader, wait_healthy
+from rangelog_cli.local.health import describe, wait_healthy
 from rangelog_cli.local.plan import PdPlan
 from rangelog_cli.local.processes import Cluster, Launch, Process
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
@@ -24,6 +24,7 @@ from tests.chaos.chaos_network import Network, hosts_of, open_network
 from tests.chaos.chaos_spark_load import SPARK_HOST, SparkCopies, can_run_spark
 from tests.chaos.chaos_topic import MEMBER_HOSTS, PRODUCER_HOST, TopicLoad
 from tests.chaos.chaos_trace import can_trace
+from tests.support.leader import leader_of
 
 PDS = ("pd1", "pd2", "pd3")
 RANGE_SERVERS = ("rs1", "rs2", "rs3", "rs4")
@@ -155,8 +156,8 @@ class System:
             return getattr(stub, call)(request, timeout=timeout_s)
 
     def leader(self) -> str:
-        """Name of the leading placement driver, as a majority sees it. Raises Unavailable."""
-        return leader(self.cluster.pd_addresses)
+        """Name of the leading placement driver, as a majority sees it; waits for an election. Raises Unavailable."""
+        return leader_of(self.cluster)
 
     def describe(self) -> pd_pb2.DescribeClusterResponse:
         """The cluster as the placement driver has it. Raises Unavailable."""

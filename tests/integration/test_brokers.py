@@ -63,6 +63,7 @@ class Bench:
     async def produce(self, shard_id: int, sequence: int) -> int:
         """Send a batch to whoever owns the shard, until it is acked; return the offset."""
         while True:
+            row = None
             try:
                 row = await self.owner(shard_id)
                 if row is not None:
@@ -116,7 +117,9 @@ async def _patiently(call: Callable[[], object]) -> object:
         while True:
             try:
                 return await call()  # type: ignore[misc]
-            except rangelog.errors.Unavailable:
+            except RangelogError as error:  # the calls have request ids, or may be done twice
+                if not error.retriable:
+                    raise
                 await asyncio.sleep(0.1)
 
 

@@ -8,10 +8,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 import rangelog
+from rangelog._append import runner
 from rangelog_cli.local.processes import Cluster
 from tests.support.client_contract import ClientContract
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+@pytest.fixture(autouse=True)
+def _patient_for_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that was fenced asks for the reason once, for a moment: here until the placement drivers answer."""
+    monkeypatch.setattr(runner, "_WHY_TIMEOUT_S", 15.0)
 
 
 @pytest.fixture

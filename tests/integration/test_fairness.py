@@ -17,7 +17,8 @@ from rangelog_core.stream_config import StreamConfig
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.long, pytest.mark.alone]
 
-SECONDS = 10.0
+SECONDS = 25.0
+"""So long that a moment in which the machine stands still, one late record of each of the nine, is no hundredth of all."""
 P99_MS_MAX = 1_500.0
 """Of the nine: client, servers and the flood share two processors. Without a flood it is below 30 ms."""
 FLOOD = """
@@ -51,6 +52,17 @@ async def latencies_ms(client: rangelog.Client, name: str, until_s: float) -> li
     return found
 
 
+async def answers_s(client: rangelog.Client, until_s: float) -> list[float]:
+    """Ask the placement driver once a second."""
+    found = []
+    while time.monotonic() < until_s:
+        began_s = time.monotonic()
+        await client.describe_stream("flood")
+        found.append(time.monotonic() - began_s)
+        await asyncio.sleep(1)
+    return found
+
+
 async def test_nine_clients_beside_a_flood(cluster_factory: Callable[..., Cluster]) -> None:
     """Each of the nine goes on appending, and the flood as well; calls on the placement driver are answered meanwhile."""
     cluster = cluster_factory(pds=1, range_servers=3, brokers=0)
@@ -62,10 +74,9 @@ async def test_nine_clients_beside_a_flood(cluster_factory: Callable[..., Cluste
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as flood:
             try:
                 until_s = time.monotonic() + SECONDS
-                found = await asyncio.gather(*(latencies_ms(client, name, until_s) for name in names))
-                began_s = time.monotonic()
-                await client.describe_stream("flood")
-                described_s = time.monotonic() - began_s
+                described_s, *found = await asyncio.gather(
+                    answers_s(client, until_s), *(latencies_ms(client, name, until_s) for name in names)
+                )
                 told, _ = await asyncio.to_thread(flood.communicate, None, 60)
             finally:
                 flood.kill()
@@ -73,4 +84,5 @@ async def test_nine_clients_beside_a_flood(cluster_factory: Callable[..., Cluste
     p99_ms = every[int(len(every) * 0.99)]
     print(f"\nfairness: flood {int(told)} records of 16 KiB, nine others {len(every)}, p99 {p99_ms:.0f} ms")
     assert flood.returncode == 0 and int(told) > 1_000
-    assert min(map(len, found)) > 20 and p99_ms < P99_MS_MAX and described_s < 2.0
+    assert min(map(len, found)) > 50 and p99_ms < P99_MS_MAX
+    assert sorted(described_s)[-2] < 2.0, "all but one: as above"

@@ -82,6 +82,7 @@ async def append(client: rangelog.Client, stream: str, count: int) -> None:
             await writer.append(b"%d" % number)
 
 
+@pytest.mark.usefixtures("patient_writers")
 async def test_what_a_gone_writer_left_is_sealed_and_completed(
     cluster_factory: Callable[..., Cluster], calls: Any
 ) -> None:
@@ -200,6 +201,12 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
         for name in ("rs1", "rs2", "rs3"):
             await asyncio.to_thread(cluster.kill, name)
             shutil.rmtree(cluster.directory / name)
+
+        async def dead() -> bool:  # while others seem to live, the first that is back takes its own place, to copy from them
+            listed = await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)
+            return all(each.health == common_pb2.SERVER_HEALTH_DEAD for each in listed.servers)
+
+        await until(dead, "the servers are not known to be dead")
         for name in ("rs1", "rs2", "rs3"):
             await asyncio.to_thread(cluster.start_member, name)
         await until(lambda: lost(pd), "the range is not lost")

@@ -75,7 +75,7 @@ class HealingScene:
         with self.progress.step(f"{KILLED} is killed for good") as bar:
             began_s = time.monotonic()
             await asyncio.to_thread(self.cluster.kill, KILLED)
-            await self._seen(common_pb2.SERVER_HEALTH_SUSPECT)
+            await self._seen(common_pb2.SERVER_HEALTH_SUSPECT, common_pb2.SERVER_HEALTH_DEAD)  # the first may be over
             await self._say(bar, "server", "list")
             await self._seen(common_pb2.SERVER_HEALTH_DEAD)
             await self._say(bar, "server", "list")
@@ -98,9 +98,9 @@ class HealingScene:
         with self.progress.step(f"the disk of {WIPED} is wiped") as bar:
             await asyncio.to_thread(self.cluster.kill, WIPED)
             shutil.rmtree(self.cluster.directory / WIPED)
-            await self._seen(common_pb2.SERVER_HEALTH_DEAD, WIPED)
+            await self._seen(common_pb2.SERVER_HEALTH_DEAD, server=WIPED)
             await asyncio.to_thread(self.cluster.start_member, WIPED)
-            await self._seen(common_pb2.SERVER_HEALTH_ALIVE, WIPED)
+            await self._seen(common_pb2.SERVER_HEALTH_ALIVE, server=WIPED)
             found = await self._repaired()
             bar.note = f"{found.done_count} ranges repaired"
 
@@ -150,11 +150,12 @@ class HealingScene:
 
     # ---- inside
 
-    async def _seen(self, health: common_pb2.ServerHealth, server: str = KILLED) -> None:
+    async def _seen(self, *wanted: common_pb2.ServerHealth, server: str = KILLED) -> None:
         async def holds() -> bool:
-            return await self.calls.health(server) == health
+            return await self.calls.health(server) in wanted
 
-        await wait_for(holds, WAIT_S, f"{server} was not seen as {common_pb2.ServerHealth.Name(health)}")
+        names = " or ".join(common_pb2.ServerHealth.Name(each) for each in wanted)
+        await wait_for(holds, WAIT_S, f"{server} was not seen as {names}")
 
     async def _is_repairing(self) -> bool:
         found = await self.calls.repairs()
