@@ -202,7 +202,9 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
             await asyncio.to_thread(cluster.kill, name)
             shutil.rmtree(cluster.directory / name)
 
-        async def dead() -> bool:  # while others seem to live, the first that is back takes its own place, to copy from them
+        async def dead() -> (
+            bool
+        ):  # while others seem to live, the first that is back takes its own place, to copy from them
             listed = await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)
             return all(each.health == common_pb2.SERVER_HEALTH_DEAD for each in listed.servers)
 

@@ -124,10 +124,12 @@ class Cluster:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
+    """Wait for it, for 5,000 looks: a machine that stands still takes none of them away."""
+    for _ in range(5_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise TimeoutError
 
 
 async def at_once(attempt: int) -> None:

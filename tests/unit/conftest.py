@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -61,8 +61,8 @@ async def start_pd() -> AsyncIterator[StartPd]:
 
 
 @pytest.fixture
-def dead_address() -> str:
-    """An address that refuses connections."""
+def dead_address() -> Iterator[str]:
+    """An address that refuses connections, and that nobody else takes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+        yield f"127.0.0.1:{probe.getsockname()[1]}"

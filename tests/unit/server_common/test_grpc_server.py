@@ -160,6 +160,27 @@ async def test_garbage_on_the_port(start_pd: Any) -> None:
     assert (await _list_servers(pd.address)).servers[0].name == "rs1"
 
 
+async def test_a_slow_connection_is_waited_for(start_pd: Any) -> None:
+    """A process that is far, or busy, takes its time for the handshake: a call that is tried once is answered all the same."""
+    pd = await start_pd(ListServers=_answer)
+    tasks: list[asyncio.Task[None]] = []
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            writer.write(data)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.3)
+        behind_reader, behind_writer = await asyncio.open_connection(*pd.address.split(":"))
+        tasks.extend(map(asyncio.create_task, (pass_on(reader, behind_writer), pass_on(behind_reader, writer))))
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert len((await _list_servers(f"127.0.0.1:{port}")).servers) == 1
+    await asyncio.gather(*tasks)
+
+
 async def test_taken_port() -> None:
     """A second listener on a port is refused in one line, be the first one gRPC or not."""
     first, second, third = GrpcServer(), GrpcServer(), GrpcServer()

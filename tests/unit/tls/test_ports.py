@@ -155,24 +155,24 @@ async def test_no_certificate(certificates: TestCertificates, port: Port) -> Non
         context = ssl.create_default_context(cafile=certificates.tls("client").ca)
         context.check_hostname = False
         context.set_alpn_protocols(["h2", "http/1.1"])  # gRPC asks for it
-        assert not await asyncio.to_thread(_answers, found.number, context)
+        assert not await asyncio.to_thread(_answers, found.number, context, 3.0)
         context.load_cert_chain(*_pair(caller(certificates, port)))
-        assert await asyncio.to_thread(_answers, found.number, context)
+        assert await asyncio.to_thread(_answers, found.number, context, 0.3)
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
         context.set_ciphers("ALL:@SECLEVEL=0")
-        assert not await asyncio.to_thread(_answers, found.number, context)
+        assert not await asyncio.to_thread(_answers, found.number, context, 3.0)
 
 
 def _pair(tls: TlsConfig) -> tuple[str, str]:
     return tls.cert, tls.key
 
 
-def _answers(number: int, context: ssl.SSLContext) -> bool:
-    """Whether a port keeps a TLS connection open for a moment."""
+def _answers(number: int, context: ssl.SSLContext, patience_s: float) -> bool:
+    """Whether a port keeps a TLS connection open for so long."""
     try:
         with socket.create_connection(("127.0.0.1", number), 3) as plain, context.wrap_socket(plain) as sock:
-            sock.settimeout(0.3)
+            sock.settimeout(patience_s)
             return sock.recv(1) != b""
     except TimeoutError:
         return True

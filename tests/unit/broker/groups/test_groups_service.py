@@ -153,7 +153,7 @@ async def test_a_silent_member_loses_its_shards(caller: Caller) -> None:
 
 async def test_the_timer_finds_silent_members(cluster: GroupCluster, caller: Caller) -> None:
     """Without any call of a member."""
-    join = group_pb2.GroupJoin(member="a", session_ms=20, topic_ids=[caller.topic.topic_id])
+    join = group_pb2.GroupJoin(member="a", session_ms=500, topic_ids=[caller.topic.topic_id])
     await caller.broker.service.JoinGroup(pb.JoinGroupRequest(proposal=caller.proposal(), group=GROUP, join=join), None)
     group = caller.owner.journal.machine.group(GROUP)
     await until(lambda: not group.members)

@@ -160,8 +160,7 @@ async def test_records_without_a_key_pass_over_a_shard_without_an_owner(connect:
             for number in range(30):
                 acks.append(producer.submit(b"later %d" % number))
                 await asyncio.wait([acks[-1]], timeout=0.02)
-        late = [future for future in acks[-10:] if not future.done()]
-        assert not late
+            await asyncio.gather(*acks[-10:])
         topic.assign(1)
         await asyncio.gather(*acks)
 
@@ -333,7 +332,7 @@ async def test_producers_share_their_clients_budget(connect: Connect) -> None:
 
 async def test_a_record_that_is_not_acked_in_time_is_still_tried(connect: Connect) -> None:
     """Its waiter gets AppendTimeout with an unknown outcome and the reason; the record is acked later, once."""
-    async with FakeTopic() as topic, connect(topic).producer(append_timeout_s=0.05) as producer:
+    async with FakeTopic() as topic, connect(topic).producer(append_timeout_s=0.5) as producer:
         topic.shards[0].broker = None
         with pytest.raises(AppendTimeout, match="no broker owns") as told:
             await producer.send(b"late")
