@@ -171,7 +171,9 @@ async def test_a_slow_connection_is_waited_for(start_pd: Any) -> None:
         writer.close()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.3)
+        has_come = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.3, has_come.set)  # as over a long way
+        await has_come.wait()
         behind_reader, behind_writer = await asyncio.open_connection(*pd.address.split(":"))
         tasks.extend(map(asyncio.create_task, (pass_on(reader, behind_writer), pass_on(behind_reader, writer))))
 
