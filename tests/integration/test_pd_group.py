@@ -299,18 +299,28 @@ async def test_too_few_servers_place_nothing(group: Group, pd: PdClient) -> None
         await servers.stop()
 
 
+async def refusal_of(call: Callable[[], Awaitable[object]], member: str) -> RangelogError:
+    """The error of a call on a member, once that has heard who leads."""
+    async with asyncio.timeout(20):
+        while True:
+            with pytest.raises(grpc.RpcError) as refused:
+                await call()
+            error = from_rpc_error(refused.value, member)
+            if type(error) is not Unavailable:
+                return error
+            await asyncio.sleep(0.05)
+
+
 async def test_a_follower_names_the_leader_on_the_wire(group: Group, pd: PdClient) -> None:
     """NOT_LEADER carries the leader's address in its details, for reads and commands alike."""
     leader = await group.leader()
     follower = next(name for name in group.names if name != leader)
     async with channel(group.address(follower)) as stub:
         for call in (
-            stub.DescribeStream(pb.DescribeStreamRequest(name="s"), timeout=5),
-            stub.OpenWriter(pb.OpenWriterRequest(request_id="x", name="s"), timeout=5),
+            lambda: stub.DescribeStream(pb.DescribeStreamRequest(name="s"), timeout=5),
+            lambda: stub.OpenWriter(pb.OpenWriterRequest(request_id="x", name="s"), timeout=5),
         ):
-            with pytest.raises(grpc.RpcError) as refused:
-                await call
-            error = from_rpc_error(refused.value, follower)
+            error = await refusal_of(call, follower)
             assert isinstance(error, NotLeader)
             assert error.address == group.address(leader)
 

@@ -112,16 +112,22 @@ class Streams:
     def __init__(self, client: rangelog.sync.Client) -> None:
         self.client = client
 
-    def fill(self, name: str, count: int, *, writers: int = 1, flushed_every: int = 0, **config: object) -> Filled:
+    def fill(
+        self, name: str, count: int, *, writers: int = 1, tail: int = 0, flushed_every: int = 0, **config: object
+    ) -> Filled:
         """Make a stream of `count` records, by so many writers one after the other: each begins a range.
 
-        `flushed_every`: no batch has more records than this, however slow the machine is.
+        `tail`: one more writer appends the last records, so many: the open range has some. `flushed_every`: no batch has more
+        records than this, however slow the machine is.
         """
         self.client.create_stream(name, StreamConfig(**config))  # type: ignore[arg-type]
         rows = [row(number) for number in range(count)]
-        for part in range(writers):
+        parts = [
+            rows[part * (count - tail) // writers : (part + 1) * (count - tail) // writers] for part in range(writers)
+        ]
+        for each in (*parts, *([rows[-tail:]] if tail else ())):
             with self.client.writer(name) as writer:
-                for number, stamp, key, value, headers in rows[part * count // writers : (part + 1) * count // writers]:
+                for number, stamp, key, value, headers in each:
                     writer.submit(value, key=key, headers=headers, timestamp=stamp)
                     if flushed_every and not (number + 1) % flushed_every:
                         writer.flush()

@@ -23,7 +23,9 @@ _made: list[Filled] = []
 def mixed(streams: Streams) -> Filled:
     """A stream of several ranges, of which some are in the object store only and the last is open."""
     if not _made:  # each module that imports this has a fixture of its own
-        _made.append(streams.fill("jobs-mixed", COUNT, flushed_every=1_000, hot_retention_seconds=1, **SMALL_RANGES))
+        _made.append(
+            streams.fill("jobs-mixed", COUNT, tail=1_000, flushed_every=1_000, hot_retention_seconds=1, **SMALL_RANGES)
+        )
     streams.wait_for_drops("jobs-mixed", 2)
     return _made[0]
 

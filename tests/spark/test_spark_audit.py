@@ -34,7 +34,7 @@ __all__ = ["mixed", "run"]
 @pytest.fixture(scope="module")
 def doubled(streams: Streams) -> Filled:
     """A stream whose sealed ranges are hot and tiered."""
-    filled = streams.fill("jobs-doubled", COUNT, hot_retention_seconds=3_600, **SMALL_RANGES)
+    filled = streams.fill("jobs-doubled", COUNT, flushed_every=1_000, hot_retention_seconds=3_600, **SMALL_RANGES)
     wait_until(lambda: is_tiered(streams, filled.name), 60.0, "not all are tiered")
     return filled
 
@@ -81,8 +81,9 @@ def test_an_audit_of_a_sound_stream(
 
 def test_an_audit_finds_a_damaged_object(run: Any, streams: Streams, cluster: Cluster, tmp_path: Path) -> None:
     """A byte that flipped in the tier directory, and an object that is missing: each is named, and the exit code is 1."""
-    streams.fill("damaged-object", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
+    streams.fill("damaged-object", COUNT, flushed_every=1_000, hot_retention_seconds=1, **SMALL_RANGES)
     streams.wait_for_drops("damaged-object", 3)
+    wait_until(lambda: all(streams.hot_dropped("damaged-object")[:2]), 60.0, "the first two ranges are hot")
     first, second = objects_of(streams, "damaged-object")[:2]
     tier = next(cluster.directory.rglob(first.key)).parents[len(Path(first.key).parts) - 1]
     data = bytearray((tier / first.key).read_bytes())

@@ -65,7 +65,7 @@ async def described(cluster: Any) -> pb.DescribeClusterResponse:
             with contextlib.suppress(Exception):
                 async with channel(address) as stub:
                     found = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
-                    if found.has_majority:
+                    if found.has_majority and any(each.leader for each in found.members):
                         return found
         await asyncio.sleep(0.1)
     raise AssertionError("nobody leads")
