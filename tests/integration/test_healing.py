@@ -202,11 +202,10 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
             await asyncio.to_thread(cluster.kill, name)
             shutil.rmtree(cluster.directory / name)
 
-        async def dead() -> (
-            bool
-        ):  # while others seem to live, the first that is back takes its own place, to copy from them
-            listed = await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)
-            return all(each.health == common_pb2.SERVER_HEALTH_DEAD for each in listed.servers)
+        async def dead() -> bool:
+            """While others seem to live, the first that is back takes its own place, to copy from them."""
+            listed = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
+            return len(listed) == 3 and all(each.health == common_pb2.SERVER_HEALTH_DEAD for each in listed)
 
         await until(dead, "the servers are not known to be dead")
         for name in ("rs1", "rs2", "rs3"):

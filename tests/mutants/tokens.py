@@ -50,7 +50,7 @@ TOKENS: tuple[Mutant, ...] = (
     rare("tokens-cut-by-chance", "gRPC refuses one call of twenty of who has a long token", "rangelog_core.net.grpc_options",
          "    (\"grpc.max_metadata_size\", 16 * KIB),", "    ", "server_common/test_grpc_server.py"),
     rare("channels-hasty", "who is slow to shake hands counts as not there", "rangelog_core.net.grpc_options",
-         "    (\"grpc.min_reconnect_backoff_ms\", 1_000),", "    (\"grpc.min_reconnect_backoff_ms\", 100),",
+         "    (\"grpc.min_reconnect_backoff_ms\", 500),", "    (\"grpc.min_reconnect_backoff_ms\", 100),",
          "server_common/test_grpc_server.py"),
     rare("tokens-signed-too-long", "a token is given out that no process takes", "rangelog_pd.handlers.tokens",
          "    if length > TEXT_LENGTH_MAX:\n", "    if False:\n", "pd/handlers/test_pd_token_calls.py"),

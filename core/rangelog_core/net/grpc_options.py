@@ -19,7 +19,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_COMMON,
     ("grpc.enable_retries", 0),  # PdClient retries, with request ids
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),  # for one attempt: a handshake with a busy or far process takes its time
+    ("grpc.min_reconnect_backoff_ms", 500),  # for one attempt: a handshake with a busy or far process takes its time
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_http_proxy", 0),  # connections to a cluster never use the machine's web proxy
 )

@@ -104,7 +104,7 @@ class MemorySystem(System):
         return "leader"
 
     def kill(self, name: str) -> None:
-        self.killed_s = asyncio.get_running_loop().time()
+        self.failed, self.killed_s = 0, asyncio.get_running_loop().time()
         self.open.clear()
 
     async def after_failed_append(self) -> None:

@@ -189,7 +189,7 @@ async def test_members_that_send_us_round(start_pd: Any, connect: Connect) -> No
 
 @pytest.mark.parametrize("hint", ["", "nonsense", "no.such.host.invalid:7100", "127.0.0.1:99999", "\x00:1"])
 async def test_useless_hints(start_pd: Any, connect: Connect, clock: CallClock, hint: str) -> None:
-    """A hint that leads nowhere is an error of ours by the deadline, and the members that are known are asked again."""
+    """A hint that leads nowhere is an error of ours once the call's time is over; members that are known are asked again."""
     pd = await start_pd(ListServers=_raising(errors.NotLeader("not me", address=hint)))
     with pytest.raises(errors.Unavailable):
         clock.pauses_left = 3
