@@ -1,4 +1,4 @@
-"""Wrong choices about tokens: what is checked of them, what they are bound to, and who comes in without a certificate."""
+"""Wrong choices about tokens and the calls that carry them: what is checked, what tokens are bound to, who comes in by one."""
 
 from __future__ import annotations
 
