@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
+pytest_plugins = ["tests.support.second_try"]
+
 MARK = "RANGELOG_TEST_SESSION"
 GRACE_S = 10.0
 ENDS_WITH_US = ("org.apache.spark", "pyspark.daemon", "multiprocessing.resource_tracker")

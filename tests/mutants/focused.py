@@ -7,6 +7,7 @@ from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.groups import GROUPS
+from tests.mutants.harness import HARNESS
 from tests.mutants.inspection import INSPECTION
 from tests.mutants.log_encryption import LOG_ENCRYPTION
 from tests.mutants.members import MEMBERS
@@ -26,6 +27,7 @@ from tests.mutants.tls import TLS
 from tests.mutants.tokens import TOKENS
 
 FOCUSED: tuple[Mutant, ...] = (
+    *HARNESS,
     *REPACKS,
     *PACKING,
     *RESTORES,
