@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, rare
 
-_SECOND_TRY = "tests.support.second_try"
+_RAN_OUT = "tests.support.ran_out"
 _TEST = "checkers/test_second_try.py"
 
 HARNESS: tuple[Mutant, ...] = (
-    rare("retry-of-verdicts", "a lost record is tried again until it is not lost", _SECOND_TRY,
+    rare("retry-of-verdicts", "a lost record is tried again until it is not lost", _RAN_OUT,
          "    return isinstance(error, WAITS)\n", "    return isinstance(error, Exception)\n", _TEST),
-    rare("retry-after-a-verdict", "a cleanup that times out hides the assertion before it", _SECOND_TRY,
+    rare("retry-after-a-verdict", "a cleanup that times out hides the assertion before it", _RAN_OUT,
          "    if not _all_may_precede(error.__cause__, error.__context__):\n", "    if False:\n", _TEST),
-    rare("retry-of-half-a-group", "one task that waited hides what the other one found", _SECOND_TRY,
+    rare("retry-of-half-a-group", "one task that waited hides what the other one found", _RAN_OUT,
          "        return all(map(is_wait_that_ran_out, error.exceptions))\n",
          "        return any(map(is_wait_that_ran_out, error.exceptions))\n", _TEST),
-    rare("retry-of-a-dead-member", "a member that crashes while it starts is started again", _SECOND_TRY,
+    rare("retry-of-a-dead-member", "a member that crashes while it starts is started again", _RAN_OUT,
          "WAITS = (RequestTimeout, AppendTimeout)\n", "WAITS = (RangelogError,)\n", _TEST),
 )  # fmt: skip

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rangelog_core.errors import AppendTimeout, Corruption, RecordsLost, RequestTimeout, Unavailable
-from tests.support.second_try import PER_RUN_MAX, is_wait_that_ran_out
+from tests.support.ran_out import is_wait_that_ran_out
+from tests.support.second_try import PER_RUN_MAX
 
 ROOT = Path(__file__).resolve().parents[3]
 INI = "[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider -p xdist\n"
