@@ -66,17 +66,7 @@ spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without 
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/spark $(TIER_FILES)
 
 check: $(READY) ## format, lint, types, import contracts, stubs, lock file, reference pages, house rules, site
-	$(PY) -m ruff format --check --quiet .
-	$(PY) -m ruff check --quiet .
-	$(PY) -m mypy --no-error-summary
-	@said=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$said"; exit 1; }
-	$(PY) tools/generate_stubs.py --check
-	$(PY) tools/check_lock.py
-	$(PY) tools/config_reference.py --check
-	$(PY) tools/error_reference.py --check
-	$(PYTEST) tests/tidy
-	@$(MAKE) --no-print-directory docs
-	@echo "check: format, lint, types, import contracts, stubs, lock file, reference pages, house rules and site are in order"
+	@$(PY) tools/check.py
 
 ##@ Suites of their own
 
