@@ -19,10 +19,9 @@ help:
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is needed (or: make PYTHON=python3 …)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed"; exit 1; }
-	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 2.3 GB, once; three minutes or more"
+	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 2 GB, once; one to three minutes"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) tools/install.py requirements.lock
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 ##@ To use it
@@ -163,6 +162,6 @@ kubernetes: $(READY) $(HELM_PROGRAM) $(KUBE_APISERVER) ## the chart by a real AP
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py
 
-lock: $(READY) ## pin all dependencies anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+lock: $(READY) ## pin all dependencies anew
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-header --extra all --extra dev pyproject.toml -o requirements.lock
