@@ -19,10 +19,9 @@ help:
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is needed (or: make PYTHON=python3 …)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed"; exit 1; }
-	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 2.3 GB, once; three minutes or more"
+	@echo "Installing rangelog with all its parts, Spark and the tools of development into $(VENV): about 2 GB, once; one to three minutes"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) tools/install.py requirements.lock
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 ##@ To use it
@@ -66,17 +65,7 @@ spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without 
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/spark $(TIER_FILES)
 
 check: $(READY) ## format, lint, types, import contracts, stubs, lock file, reference pages, house rules, site
-	$(PY) -m ruff format --check --quiet .
-	$(PY) -m ruff check --quiet .
-	$(PY) -m mypy --no-error-summary
-	@said=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$said"; exit 1; }
-	$(PY) tools/generate_stubs.py --check
-	$(PY) tools/check_lock.py
-	$(PY) tools/config_reference.py --check
-	$(PY) tools/error_reference.py --check
-	$(PYTEST) tests/tidy
-	@$(MAKE) --no-print-directory docs
-	@echo "check: format, lint, types, import contracts, stubs, lock file, reference pages, house rules and site are in order"
+	@$(PY) tools/check.py
 
 ##@ Suites of their own
 
@@ -173,6 +162,6 @@ kubernetes: $(READY) $(HELM_PROGRAM) $(KUBE_APISERVER) ## the chart by a real AP
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py
 
-lock: $(READY) ## pin all dependencies anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+lock: $(READY) ## pin all dependencies anew
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-header --extra all --extra dev pyproject.toml -o requirements.lock

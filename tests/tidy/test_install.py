@@ -1,100 +1,92 @@
-"""tools/install.py says how far pip is, in a few lines or in one that counts."""
+"""tools/install.py gives pip's settings to uv, and shows progress and failures; tools/check.py fails as a check does."""
 
 from __future__ import annotations
 
 import importlib.util
-import io
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PIP = [
-    "Looking in indexes: https://example.org/simple\n",
-    *(f"Collecting package-{number} (from -r requirements.lock (line {number}))\n" for number in range(1, 31)),
-    "  Using cached package_30-1.0-py3-none-any.whl (97 kB)\n",
-    "Installing collected packages: package-1, package-2\n",
-    "Successfully installed package-1-1.0\n",
-]
+CONFIGURED = """:env:.cert='/of/env.pem'
+global.cert='/of/file.pem'
+global.index-url='https://a.example/simple'
+install.extra-index-url='https://b.example/simple\\nhttps://c.example/simple'
+list.index-url='https://d.example/simple'
+"""
+INDEXES = {
+    "UV_DEFAULT_INDEX": "https://a.example/simple",
+    "UV_INDEX": "https://b.example/simple https://c.example/simple",
+    "UV_INDEX_STRATEGY": "unsafe-best-match",
+}
 
 
-@pytest.fixture
-def tool() -> ModuleType:
-    """The program as a module."""
-    spec = importlib.util.spec_from_file_location("install", ROOT / "tools" / "install.py")
+def tool(name: str) -> ModuleType:
+    """A program of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_a_log_gets_a_line_now_and_then(tool: ModuleType) -> None:
-    """The first package, each 25th after it, and the end."""
-    output = io.StringIO()
-    kept = tool.follow(PIP, tool.PipProgress(output, terminal=False, count_max=40))
-    assert output.getvalue().splitlines() == [
-        "  fetching 1 of at most 40 packages: package-1",
-        "  fetching 26 of at most 40 packages: package-26",
-        "  unpacking 30 packages",
-    ]
-    assert kept == PIP[-20:]
+def test_an_index_of_pip_is_one_of_uv() -> None:
+    """The environment counts more than a file, other commands of pip not at all, and variables of uv stay as they are."""
+    settings = tool("install").settings_for_uv
+    assert settings(CONFIGURED, {}) == {**INDEXES, "SSL_CERT_FILE": "/of/env.pem"}
+    assert settings(CONFIGURED, {"UV_INDEX_URL": "https://e.example", "SSL_CERT_FILE": "/of/uv.pem"}) == {}
+    assert settings("", {}) == {}
 
 
-def test_a_terminal_has_one_line_that_counts(tool: ModuleType) -> None:
-    """Every package is shown, over the one before it."""
-    output = io.StringIO()
-    tool.follow(PIP, tool.PipProgress(output, terminal=True, count_max=40))
-    shown = output.getvalue()
-    assert shown.count("fetching") == 30 and shown.count("\n") == 1 and shown.endswith("unpacking 30 packages\n")
+def test_uv_is_pinned_with_hashes() -> None:
+    """Its lines of the lock file end before the next package; without hashes there is no pin."""
+    pin = tool("install").pin_of("uv", (ROOT / "requirements.lock").read_text())
+    assert pin.startswith("uv==") and pin.count("==") == 1 and pin.count("--hash=sha256:") > 10
+    assert tool("install").pin_of("uv", "uv==1.0\n") is None
 
 
-def test_it_speaks_while_pip_is_silent(tool: ModuleType) -> None:
-    """A large package is named again, and while pip unpacks the packages that are there are counted."""
-    output, there = io.StringIO(), [2]
-    progress = tool.PipProgress(output, terminal=False, count_max=40, installed_count=lambda: there[0])
-    progress.tick()
-    assert output.getvalue() == ""
-    for line in PIP[:3]:
-        progress.take(line)
-    progress.tick()
-    progress.take(PIP[-2])
-    there[0] = 3
-    progress.tick()
-    assert output.getvalue().splitlines()[1:] == [
-        "  fetching 2 of at most 40 packages: package-2",
-        "  unpacking 2 packages",
-        "  unpacking 2 packages, 1 done",
-    ]
-    assert progress.tick_s == tool.TICK_S <= 10 and tool.installed_count() > 10
+def test_it_speaks_while_an_installer_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the seconds and the installer's last line; after a success nothing more."""
+    install = tool("install")
+    assert install.TICK_S <= 10
+    monkeypatch.setattr(install, "TICK_S", 0.05)
+    program = "import sys, threading; print('one'); print('two', flush=True); threading.Event().wait(1)"
+    assert install.run([sys.executable, "-c", program]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == "  1 s: two" and all(line.startswith("  ") for line in shown)
 
 
-def test_the_ticks_come_from_a_thread_that_ends(tool: ModuleType) -> None:
-    """While the next line is waited for."""
-    output, ticked = io.StringIO(), threading.Event()
-    progress = tool.PipProgress(output, terminal=False, count_max=40)
-    progress.tick_s = 0.001
-    progress.tick = ticked.set
-
-    def lines() -> Iterator[str]:
-        yield PIP[1]
-        assert ticked.wait(20)
-
-    tool.follow(lines(), progress)
-    assert not [each for each in threading.enumerate() if each.name.endswith("(_tick)")]
+def test_a_failure_shows_the_last_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code comes through as well."""
+    install = tool("install")
+    assert install.run([sys.executable, "-c", "for i in range(90): print(i)\nraise SystemExit(3)"]) == 3
+    assert capsys.readouterr().out.split() == [str(number) for number in range(90 - install.LINES_KEPT, 90)]
 
 
-def test_a_failure_shows_what_pip_said(tmp_path: Path) -> None:
-    """What pip refuses by itself, before it asks any index: its words and its exit code come through."""
+def test_where_uv_does_not_work_pip_installs(tmp_path: Path) -> None:
+    """Which is said; what pip refuses by itself, before it asks any index, fails with its words."""
     (tmp_path / "bad.lock").write_text("click=>1\n")
     command = [sys.executable, str(ROOT / "tools" / "install.py"), str(tmp_path / "bad.lock")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "Invalid requirement" in done.stdout
+    assert "uv does not work here" in done.stdout and "Invalid requirement" in done.stdout
+
+
+async def test_a_check_that_fails_is_shown_whole_and_the_others_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands end with the first that fails."""
+    check = tool("check")
+    bad = check.Check("bad", (("sh", "-c", "echo one; echo two >&2; exit 3"), ("sh", "-c", "echo never")))
+    good = [check.Check(f"good {number}", (("sh", "-c", "echo quiet"),)) for number in range(3)]
+    assert await check.run(good) == 0
+    assert await check.run([bad, *good]) == 1
+    shown = capsys.readouterr().out
+    assert "bad failed with 3:\none\ntwo\n" in shown and "never" not in shown and "quiet" not in shown
+    assert shown.count(" in order\n") == 6
 
 
 def test_make_lists_its_targets_in_one_column_and_those_of_users_first() -> None:
