@@ -36,7 +36,7 @@ from tests.simulation.simulate import Outcome
 from tests.support.figures import KEPT, PRODUCT, ROOT, git, machine, now, replace
 
 FILE = KEPT / "sweep.json"
-LOCK = Path("build") / "reliability" / "sweep.lock"
+LOCK = Path("build") / "sweep.lock"
 SWEPT = (*PRODUCT, "tests/simulation", "tests/fakes")
 """What decides how a seed goes: a row vouches for these paths as its commit has them."""
 JUDGES = ("tests/support",)
