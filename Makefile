@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE # else each process of the tests, some thousand
 TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help install demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help install demo test long quick unit integration spark check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto lock clean
 
 help:
@@ -74,6 +74,9 @@ sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its t
 
 sim-fresh: $(READY) ## 1,000 seeds drawn from the commit's id, which no run has seen before
 	$(PY) tests/simulation/run.py --fresh --seeds $(if $(filter file,$(origin SEEDS)),1000,$(SEEDS))
+
+sweep: $(READY) ## fresh seeds of this commit at low priority until Ctrl-C, or MINUTES=n, SEEDS=n; into docs/reliability/sweep.json
+	@$(PY) tests/simulation/sweep.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
 mutants: $(READY) ## wrong choices put in on purpose: each must be caught by the simulation: ONLY=a,b
 	$(PY) tests/mutants/run.py $(if $(ONLY),--only $(ONLY))

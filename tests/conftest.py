@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -22,6 +23,9 @@ MARK = "RANGELOG_TEST_SESSION"
 GRACE_S = 10.0
 ENDS_WITH_US = ("org.apache.spark", "pyspark.daemon", "multiprocessing.resource_tracker")
 """Spark's Java and its workers, and Python's own helper, end when the process of the tests does."""
+
+COUNTS_FILE = os.environ.pop("PYTEST_COUNTS_FILE", None)
+"""tools/run_stages.py adds up what is written there; a pytest that a test starts does not count."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts into the background that way
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,3 +58,13 @@ def _nothing_is_left_running() -> Iterator[None]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert not left, f"tests left these processes running: {left}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Leave the counts of the closing line to tools/run_stages.py."""
+    if COUNTS_FILE is not None:
+        ended = {name: len(reports) for name, reports in terminalreporter.stats.items()}
+        failed = ended.get("failed", 0) + ended.get("error", 0)
+        counts = {"passed": ended.get("passed", 0), "failed": failed, "skipped": ended.get("skipped", 0)}
+        with open(COUNTS_FILE, "a") as file:
+            file.write(json.dumps(counts) + "\n")

@@ -1,6 +1,6 @@
 """The command behind `make sim`: many seeds on all cores, the corner cases they reached, one line at the end.
 
-python tests/simulation/run.py --seeds 2000          # seeds 0 … 1999, and 20 of them twice
+python tests/simulation/run.py --seeds 2000          # seeds 0 … 1999, and one in twenty of them twice: at least 3, at most 20
 python tests/simulation/run.py --seeds 1000 --fresh  # 1,000 that no run has seen: drawn from the commit's id
 python tests/simulation/run.py --seed 17 --trace     # one seed again, with all that happened
 """
@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 if not __package__:  # run by its path: imports begin at the project's folder
@@ -28,7 +30,7 @@ from tests.simulation import (
     virtual_quotas,
     virtual_repacking,
 )
-from tests.simulation.fresh_seeds import commit_id, fresh_seed
+from tests.simulation.fresh_seeds import commit_id, fresh_seed, twice_of
 from tests.simulation.probes import CORNER_CASES
 from tests.simulation.probes_of_topics import RARE
 from tests.simulation.run_quiet import quiet
@@ -38,9 +40,6 @@ from tests.support.figures import publish
 SEEDS_FOR_RARE = 2_000
 SEEDS_FOR_CORNER_CASES = 200
 """Fewer seeds are asked for violations alone."""
-
-TWICE = 20
-"""So many seeds are run again in another process; their traces must be the same."""
 
 FAULTS = (
     "crash", "power cut", "power cut of all", "pause", "pd crash", "pd pause", "client killed", "client paused",
@@ -52,13 +51,19 @@ FAULTS = (
 )  # fmt: skip
 
 
-def outcomes(seeds: list[int], processes: int) -> Iterator[Outcome]:
-    """Run seeds, in any order."""
+def outcomes(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
+    """Run seeds, in any order. Workers do not hear Ctrl-C: this process ends them."""
     if processes == 1:
         quiet()
         yield from map(run_seed, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, quiet, maxtasksperchild=200) as pool:
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:  # workers, and the thread that starts further ones, inherit the mask
+        pool = multiprocessing.get_context("spawn").Pool(processes, quiet, maxtasksperchild=200)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with pool:
         yield from pool.imap_unordered(run_seed, seeds)
 
 
@@ -128,6 +133,12 @@ class Summary:
         }
 
 
+def tell_violation(outcome: Outcome) -> None:
+    """Print what a seed broke, and how to run it again."""
+    for problem in outcome.violations[:1]:
+        print(f"\nSEED={outcome.seed}: {problem[:2000]}\n  again: make sim SEED={outcome.seed}", file=sys.stderr)
+
+
 def one(seed: int, trace: bool) -> int:
     """Replay one seed and say all about it."""
     quiet()
@@ -148,12 +159,11 @@ def many(first: int, count: int, processes: int, *, fresh: bool) -> int:
     began = time.monotonic()
     summary = Summary()
     seeds = list(range(first, first + count))
-    twice = seeds[:: max(1, count // TWICE)][:TWICE]
+    twice = twice_of(seeds)
     total = count + len(twice)
     for outcome in outcomes(seeds + twice, processes):
         summary.add(outcome)
-        for problem in outcome.violations[:1]:
-            print(f"\nSEED={outcome.seed}: {problem[:2000]}\n  again: make sim SEED={outcome.seed}", file=sys.stderr)
+        tell_violation(outcome)
         if sys.stderr.isatty() or summary.seeds % 100 == 0:
             print(f"\r{summary.seeds}/{total} seeds, {summary.acked} records acked", end="", file=sys.stderr)
     print(file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 import traceback
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,12 +62,16 @@ class Outcome:
     trace_hash: str = ""
     trace: list[str] = field(default_factory=list)
     heal_s: float = 0.0
+    cpu_s: float = 0.0
 
 
 def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
     """Run one seed from beginning to end."""
+    began_s = time.process_time()
     with no_last_words():  # the last of the world goes as its frames do
-        return _run_seed(seed, keep_trace)
+        outcome = _run_seed(seed, keep_trace)
+    outcome.cpu_s = time.process_time() - began_s
+    return outcome
 
 
 def _run_seed(seed: int, keep_trace: bool) -> Outcome:

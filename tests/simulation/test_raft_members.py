@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.fresh_seeds import twice_of
 from tests.simulation.raft_member_plays import (
     alone_while_all_others_are_replaced,
     change_before_an_entry_of_the_own_term,
@@ -21,7 +22,6 @@ from tests.support.figures import publish
 
 SEEDS = int(os.environ.get("SEEDS", "16"))
 RUN = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(SEEDS))
-RUN_TWICE = 3
 
 CORNER_CASES = (
     "conflicting tails cut",
@@ -94,7 +94,7 @@ def test_promises_hold_in_every_seed() -> None:
 
 def test_a_seed_run_twice_gives_the_same_trace() -> None:
     """Every packet, step and end of a process, at the same virtual microsecond."""
-    for seed in RUN[:RUN_TWICE]:
+    for seed in twice_of(RUN):
         first = _outcomes.get(seed) or run_members_scenario(seed)
         assert run_members_scenario(seed).digest == first.digest, f"SEED={seed}"
 

@@ -11,12 +11,12 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.fresh_seeds import twice_of
 from tests.simulation.raft_scenario import Outcome, run_scenario
 from tests.support.figures import publish
 
 SEEDS = int(os.environ.get("SEEDS", "45"))
 RUN = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(SEEDS))
-RUN_TWICE = 20
 
 CORNER_CASES = (
     "a cut-off leader was believed",
@@ -110,6 +110,6 @@ def test_promises_hold_in_every_seed() -> None:
 
 def test_a_seed_run_twice_gives_the_same_trace() -> None:
     """Every packet, step and end of a process, at the same virtual microsecond."""
-    for seed in RUN[:RUN_TWICE]:
+    for seed in twice_of(RUN):
         first = _outcomes.get(seed) or run_scenario(seed)
         assert run_scenario(seed).digest == first.digest, f"SEED={seed}"
