@@ -21,7 +21,6 @@ import grpc
 
 from rangelog_cli.local.plan import PdPlan
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import NotLeader, RangelogError, RequestTimeout, Unavailable
 from rangelog_core.net.members_client import MembersClient
 from rangelog_core.net.operations_client import OperationsClient
@@ -30,6 +29,7 @@ from rangelog_proto.v1 import common_pb2, members_pb2, operations_pb2
 from tests.chaos.chaos_cluster import PDS, System
 from tests.chaos.chaos_faults import Fault
 from tests.chaos.chaos_health import hot_ranges
+from tests.support.waiting import eventually
 
 CALL_S = 10.0
 POLL_S = 0.2
@@ -80,7 +80,7 @@ class Drained(Fault):
             return f"{self._victim}, called off with {self._ranges_left()} ranges left"
         began_s = time.monotonic()
         try:
-            wait_until(lambda: not self._ranges_left(), DRAINED_WITHIN_S, f"{self._victim} is not drained")
+            eventually(lambda: not self._ranges_left(), f"{self._victim} is not drained", DRAINED_WITHIN_S)
         except RequestTimeout as error:
             raise AssertionError(f"{error}; left: {str(self._describe()).replace(chr(10), ' ')}") from None
         self._is_drained = True
@@ -198,7 +198,7 @@ class PdReplaced(Fault):
             name=new.name, raft_address=new.raft_address, api_address=new.api_address, replaces=old
         )
         call(self.system, lambda pd: MembersClient(pd).add_member(request, timeout_s=CALL_S))
-        wait_until(lambda: self._is_changed(old, new.name), CHANGED_WITHIN_S, f"{new.name} does not replace {old}")
+        eventually(lambda: self._is_changed(old, new.name), f"{new.name} does not replace {old}", CHANGED_WITHIN_S)
         ended = cluster.placement_drivers[old]
         assert ended.wait(ENDS_WITHIN_S) == 0, f"{old} was removed, and ended with {ended.returncode}"
 

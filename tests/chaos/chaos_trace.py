@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import IO
 
-from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RequestTimeout
+from tests.support.waiting import eventually
 
 ATTACH_TIMEOUT_S = 10.0
 
@@ -24,8 +24,8 @@ class Tracer:
         command = ["strace", "-f", "-q", "-e", f"trace={call}", "-e", f"inject={inject}", "-e", "signal=none"]
         self._popen = subprocess.Popen([*command, "-p", str(pid)], stderr=self._log, stdin=subprocess.DEVNULL)
         try:
-            wait_until(
-                lambda: _is_traced(pid) or self._popen.poll() is not None, ATTACH_TIMEOUT_S, "strace does not attach"
+            eventually(
+                lambda: _is_traced(pid) or self._popen.poll() is not None, "strace does not attach", ATTACH_TIMEOUT_S
             )
         except RequestTimeout:
             self.close()
@@ -65,8 +65,8 @@ def can_trace() -> bool:
     try:
         tracer = subprocess.Popen(["strace", "-q", "-p", str(child.pid)], stderr=subprocess.DEVNULL)
         try:
-            wait_until(
-                lambda: _is_traced(child.pid) or tracer.poll() is not None, ATTACH_TIMEOUT_S, "strace does not attach"
+            eventually(
+                lambda: _is_traced(child.pid) or tracer.poll() is not None, "strace does not attach", ATTACH_TIMEOUT_S
             )
             return tracer.poll() is None
         except RequestTimeout:

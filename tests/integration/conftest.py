@@ -15,7 +15,8 @@ import pytest
 from rangelog.protocol import appender
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
-from rangelog_cli.local.processes import Cluster, Process, wait_until
+from rangelog_cli.local.processes import Cluster, Process
+from tests.support.waiting import eventually
 
 TEST_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
 """Small segments, so that their change is exercised and a test's directory stays small."""
@@ -101,7 +102,7 @@ class Local:
             assert self.process.running, f"rangelog local ended: {self.printed()}"
             return False
 
-        wait_until(shown, timeout_s, f"rangelog local did not print {text!r}: {self.printed()}")
+        eventually(shown, f"rangelog local did not print {text!r}: {self.printed()}", timeout_s)
 
     @property
     def connect_string(self) -> str:
@@ -125,7 +126,7 @@ class Local:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.kill()
-        wait_until(lambda: not any(is_alive(pid) for pid in pids), 10.0, f"some of {pids} are left")
+        eventually(lambda: not any(is_alive(pid) for pid in pids), f"some of {pids} are left", 10.0)
 
 
 def is_alive(pid: int) -> bool:

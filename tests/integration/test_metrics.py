@@ -16,8 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import rangelog
 from rangelog_cli.local.health import leader, wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import Unavailable
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -76,7 +77,7 @@ class Watched:
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for it."""
-        wait_until(condition, 40, what)
+        eventually(condition, what, 40)
 
 
 @pytest.fixture

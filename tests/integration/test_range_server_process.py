@@ -37,8 +37,9 @@ from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.versions import BATCH_HEADER_EXTENSION
 from rangelog_proto.v1 import data_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
-from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch, wait_until
+from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch
 from rangelog_server.wal.entry import SEGMENT_VERSIONS
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -485,7 +486,7 @@ async def test_sigterm_during_appends_is_clean(server: ServerProcess) -> None:
     await until(lambda: acks.durable_offset > 0)
     assert server.signal(signal.SIGTERM) == 0
     assert "Traceback" not in server.log()
-    wait_until(lambda: not server.endpoint_file.exists())
+    eventually(lambda: not server.endpoint_file.exists())
     server.start()
     again = await server.connect()
     assert (await again.seal(2)).durable_offset >= acks.durable_offset

@@ -14,7 +14,7 @@ import pytest
 
 import rangelog
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError, StreamNotFound
 from rangelog_core.stream_config import StreamConfig
 from tests.chaos import chaos_history
@@ -28,6 +28,7 @@ from tests.integration.helpers.holding_driver import HoldingDriver
 from tests.support.history import Event, FileHistory, read_history
 from tests.support.log_checker import check_log
 from tests.support.log_report import Report
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -78,7 +79,7 @@ async def judged(load: Load, client: rangelog.Client) -> Report:
 async def acks(writer: Client, count: int) -> None:
     """Wait until a writer process got so many."""
     await asyncio.to_thread(
-        wait_until, lambda: writer.pulse.records > count, SOON_S, f"{writer.name}: {writer.process.last_words()}"
+        eventually, lambda: writer.pulse.records > count, f"{writer.name}: {writer.process.last_words()}", SOON_S
     )
 
 
@@ -104,7 +105,7 @@ async def test_what_readers_saw_stays_where_writers_roll_far_from_the_placement_
                 if life < LIVES - 1:
                     writer.process.kill()
             writer.process.request_stop()
-            await asyncio.to_thread(wait_until, lambda: not writer.process.running, SOON_S, "the writer does not end")
+            await asyncio.to_thread(eventually, lambda: not writer.process.running, "the writer does not end", SOON_S)
         for reader in load.side_readers:
             assert reader.process.running, reader.process.last_words()
             assert reader.pulse.records
@@ -153,7 +154,7 @@ async def test_what_a_reader_saw_of_a_range_that_is_being_left_stays(cluster: Cl
         heir = load.side_writer(STREAM, HOST)
         await acks(heir, 100)
         heir.process.request_stop()
-        await asyncio.to_thread(wait_until, lambda: not heir.process.running, SOON_S, "the heir does not end")
+        await asyncio.to_thread(eventually, lambda: not heir.process.running, "the heir does not end", SOON_S)
         await reader.own("at-last")
         report = await judged(load, client)
     assert report.clean, report.violations

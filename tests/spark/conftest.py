@@ -13,8 +13,9 @@ import pytest
 import rangelog.sync
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +142,7 @@ class Streams:
 
     def wait_for_drops(self, name: str, count: int) -> None:
         """Until the hot copies of `count` ranges are gone."""
-        wait_until(lambda: sum(self.hot_dropped(name)) >= count, 60.0, f"the hot copies of {name} stay")
+        eventually(lambda: sum(self.hot_dropped(name)) >= count, f"the hot copies of {name} stay")
 
 
 @pytest.fixture(scope="session")

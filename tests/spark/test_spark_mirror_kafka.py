@@ -17,9 +17,10 @@ import pytest
 
 import rangelog.sync
 from rangelog.spark.jobs.mirror import NULL_VALUE_HEADER
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.record import Record
 from tests.spark.killable import Driver
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -116,8 +117,8 @@ def test_a_mirror_whose_driver_is_killed_has_each_record_once_and_in_order(
         begun = client.end_offset(TARGET)
         driver = mirroring(kafka, cluster, tmp_path)
         try:
-            wait_until(
-                lambda begun=begun: client.end_offset(TARGET) > begun + BATCH, ENDS_S, f"it is slow: {driver.log}"
+            eventually(
+                lambda begun=begun: client.end_offset(TARGET) > begun + BATCH, f"it is slow: {driver.log}", ENDS_S
             )
             assert driver.process.poll() is None, "it was done before it was killed"
         finally:

@@ -40,6 +40,11 @@ _UNEQUAL_SHOWN = 5
 class WaitRanOut(TimeoutError):
     """A state did not come in time. No verdict: a test of real processes may be tried again."""
 
+    def __init__(self, message: str, found: str) -> None:
+        super().__init__(message + found)
+        self.found = found
+        """What is the matter with the clusters of the test."""
+
 
 def eventually(holds: Callable[[], T], what: str = "", within_s: float = WITHIN_S) -> T:
     """Look until `holds` returns something true, and return that; raises WaitRanOut.
@@ -55,7 +60,7 @@ def eventually(holds: Callable[[], T], what: str = "", within_s: float = WITHIN_
         except Unavailable as error:
             wait.failed(error)
         if last_look:
-            raise WaitRanOut(wait.message(what, holds) + findings())
+            raise WaitRanOut(wait.message(what, holds), findings())
         time.sleep(wait.pause_s(time.monotonic()))
 
 
@@ -78,7 +83,7 @@ async def until(holds: Callable[[], Any], what: str = "", within_s: float = WITH
                 raise
             wait.last, last_look = "a look that does not end", True
         if last_look:
-            raise WaitRanOut(wait.message(what, holds) + await asyncio.to_thread(findings))
+            raise WaitRanOut(wait.message(what, holds), await asyncio.to_thread(findings))
         await asyncio.sleep(wait.pause_s(loop.time()))
 
 
@@ -176,7 +181,7 @@ def _line_of(holds: Callable[[], object]) -> str:
 
 
 def _verdict(what: str, within_s: float, last: list[Any], expected: object, error: WaitRanOut) -> AssertionError:
-    difference = _difference(last[0], expected) if last else f"nothing could be read ({error})"
+    difference = f"{_difference(last[0], expected)}{error.found}" if last else f"nothing could be read ({error})"
     return AssertionError(f"records are not as expected after {within_s:g} s: {what}; {difference}")
 
 
@@ -197,7 +202,7 @@ def _difference(read: object, expected: object) -> str:
 def _missing_and_extra(read: list[Any] | tuple[Any, ...], expected: list[Any] | tuple[Any, ...]) -> str:
     parts = []
     for name, these, those in (("missing", expected, read), ("extra", read, expected)):
-        there = [repr(each) for each in those]
-        only = [text for text in map(repr, these) if text not in set(there)]
+        there = {repr(each) for each in those}
+        only = [text for text in map(repr, these) if text not in there]
         parts.append(f"{name} {len(only):,}: {', '.join(only[:_UNEQUAL_SHOWN])[:SHOWN_MAX]}")
     return "; ".join(parts)
