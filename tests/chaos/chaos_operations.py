@@ -29,7 +29,7 @@ from rangelog_proto.v1 import common_pb2, members_pb2, operations_pb2
 from tests.chaos.chaos_cluster import PDS, System
 from tests.chaos.chaos_faults import Fault
 from tests.chaos.chaos_health import hot_ranges
-from tests.support.waiting import eventually
+from tests.support.waiting import WaitRanOut, eventually
 
 CALL_S = 10.0
 POLL_S = 0.2
@@ -81,7 +81,7 @@ class Drained(Fault):
         began_s = time.monotonic()
         try:
             eventually(lambda: not self._ranges_left(), f"{self._victim} is not drained", DRAINED_WITHIN_S)
-        except RequestTimeout as error:
+        except WaitRanOut as error:
             raise AssertionError(f"{error}; left: {str(self._describe()).replace(chr(10), ' ')}") from None
         self._is_drained = True
         return f"{self._victim}, drained in {time.monotonic() - began_s:.1f} s"

@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import IO
 
-from rangelog_core.errors import RequestTimeout
-from tests.support.waiting import eventually
+from tests.support.waiting import WaitRanOut, eventually
 
 ATTACH_TIMEOUT_S = 10.0
 
@@ -27,7 +26,7 @@ class Tracer:
             eventually(
                 lambda: _is_traced(pid) or self._popen.poll() is not None, "strace does not attach", ATTACH_TIMEOUT_S
             )
-        except RequestTimeout:
+        except WaitRanOut:
             self.close()
             raise
 
@@ -69,7 +68,7 @@ def can_trace() -> bool:
                 lambda: _is_traced(child.pid) or tracer.poll() is not None, "strace does not attach", ATTACH_TIMEOUT_S
             )
             return tracer.poll() is None
-        except RequestTimeout:
+        except WaitRanOut:
             return False
         finally:
             tracer.kill()

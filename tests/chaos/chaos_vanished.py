@@ -6,13 +6,12 @@ import itertools
 import time
 from pathlib import Path
 
-from rangelog_core.errors import RequestTimeout
 from rangelog_server.serving import connection as serving
 from tests.chaos.chaos_cluster import RANGE_SERVERS
 from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 from tests.chaos.chaos_load import Client
 from tests.chaos.chaos_partitions import both_ways
-from tests.support.waiting import eventually
+from tests.support.waiting import WaitRanOut, eventually
 
 STREAM = "far"
 RECORDS = 500
@@ -68,8 +67,8 @@ class VanishedPeer(Fault):
         """The servers have found out."""
         left_s = self._vanished_s + NOTICED_WITHIN_S - time.monotonic()
         try:
-            eventually(lambda: not self._connections(), "", max(0.0, left_s))
-        except RequestTimeout:
+            eventually(lambda: not self._connections(), "connections are kept", max(0.0, left_s))
+        except WaitRanOut:
             late_s = time.monotonic() - self._vanished_s
             return f"{self._connections()} connections of {self._host} are kept {late_s:.0f} s after it vanished"
         return ""

@@ -22,7 +22,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Cluster, Launch
-from tests.support.waiting import eventually
+from tests.support.waiting import Seen, eventually
 
 pytestmark = [
     pytest.mark.integration,
@@ -105,10 +105,7 @@ class Prometheus:
 
     def until_calm(self) -> None:
         """Wait until nothing fires, as before the first scrape "no leader" does."""
-        try:
-            eventually(lambda: not self.firing(), "alerts fire on a healthy cluster", 30)
-        except errors.RangelogError as error:
-            raise AssertionError(f"{error.message}: {self.firing()}") from error
+        eventually(lambda: Seen(not (firing := self.firing()), firing), "alerts fire on a healthy cluster", 30)
 
     def close(self) -> None:
         """End it."""

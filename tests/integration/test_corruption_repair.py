@@ -17,6 +17,7 @@ from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import pd_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 from tests.support.figures import publish
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
@@ -83,13 +84,6 @@ class Watched:
     def said(self, server: str, words: str) -> bool:
         """Whether a server's log has these words."""
         return words in self.cluster.members[server].log_path.read_text()
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Poll."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def written(client: rangelog.Client, *, tiered: bool) -> None:

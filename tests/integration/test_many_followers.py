@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +11,7 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.data_connection import replica_id
 from rangelog_core.net.replica_client import ReplicaClient, range_key
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(60)]
 
@@ -25,13 +25,6 @@ RECORDS = 6
 def stand_still() -> None:
     """What an application does that computes on its event loop: the fault of this test."""
     time.sleep(BUSY_S)
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Poll on the event loop."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.usefixtures("patient_writers")

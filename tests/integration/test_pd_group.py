@@ -33,7 +33,8 @@ from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from tests.integration.helpers.pd_group import CALL_S, FakeServers, Group, channel, new_stream, running_group, until
+from tests.integration.helpers.pd_group import CALL_S, FakeServers, Group, channel, new_stream, running_group
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

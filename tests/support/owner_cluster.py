@@ -30,7 +30,7 @@ from rangelog_pd.handlers.service import SERVICES, bound
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import broker_pb2, pd_pb2, pd_state_pb2, topic_pb2
-from tests.support.memory_cluster import until
+from tests.support.waiting import until
 
 SERVERS = ("rs1", "rs2", "rs3")
 QUARTER = KEY_SPACE_END // 4

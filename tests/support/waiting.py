@@ -21,6 +21,7 @@ import linecache
 import operator
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rangelog_core.errors import Unavailable
@@ -44,6 +45,20 @@ class WaitRanOut(TimeoutError):
         super().__init__(message + found)
         self.found = found
         """What is the matter with the clusters of the test."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A look that tells more than whether it holds: `value` is what a message shows."""
+
+    holds: object
+    value: object
+
+    def __bool__(self) -> bool:
+        return bool(self.holds)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 def eventually(holds: Callable[[], T], what: str = "", within_s: float = WITHIN_S) -> T:

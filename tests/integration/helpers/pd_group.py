@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,17 +148,6 @@ class FakeServers:
         self.replicas[name][stream_id, index] = pb.ReplicaReport(
             stream_id=stream_id, range_index=index, state=state, durable_offset=end, size_bytes=100
         )
-
-
-async def until(condition: Callable[[], Any], what: str) -> Any:
-    """Poll until the condition gives something; returns that."""
-    deadline = time.monotonic() + CALL_S
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not in time: {what}")
 
 
 async def new_stream(pd: PdClient, name: str = "s") -> tuple[int, int]:

@@ -12,7 +12,7 @@ from rangelog.errors import PreconditionFailed, RequestTimeout, TopicStateForbid
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_proto.v1.transaction_pb2 import TransactionResult
-from tests.support.memory_cluster import until
+from tests.support.waiting import until
 from tests.support.whole_broker import client_of_whole_broker
 
 

@@ -16,8 +16,9 @@ from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog_core.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
-from tests.support.memory_cluster import Cluster, at_once, until
+from tests.support.memory_cluster import Cluster, at_once
 from tests.support.memory_server import MemoryServer, memory_plane
+from tests.support.waiting import until
 
 
 @pytest.fixture
