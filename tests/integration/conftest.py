@@ -16,6 +16,7 @@ from rangelog.protocol import appender
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
+from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
 
 TEST_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
@@ -46,6 +47,7 @@ def cluster_factory(tmp_path: Path) -> Iterator[ClusterFactory]:
             cluster = Cluster.open(tmp_path / name, env=TEST_SETTINGS | (env or {}), **options)  # type: ignore[arg-type]
             stack.callback(cluster.kill_all)
             stack.enter_context(cluster)
+            stack.enter_context(registered(cluster))
             wait_healthy(cluster)
             return cluster
 
@@ -71,7 +73,7 @@ def cluster(cluster_factory: ClusterFactory) -> Cluster:
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The same, started once for all tests of a file. They must leave every member running."""
-    with Cluster.open(tmp_path_factory.mktemp("shared"), env=TEST_SETTINGS) as cluster:
+    with Cluster.open(tmp_path_factory.mktemp("shared"), env=TEST_SETTINGS) as cluster, registered(cluster):
         wait_healthy(cluster)
         yield cluster
 

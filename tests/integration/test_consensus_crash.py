@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from rangelog_cli.local.ports import free_ports
-from tests.support.waiting import until
+from tests.support.waiting import until, until_arrived
 
 WORKER = Path(__file__).parent / "helpers" / "consensus_worker.py"
 ROUNDS = int(os.environ.get("RANGELOG_ROUNDS", "4"))
@@ -198,13 +198,13 @@ class Cluster:
         """All members hold the same numbers: every acknowledged one, none that was refused, none twice."""
         await self.acknowledged(1)
 
-        async def same() -> list[list[Any]] | None:
-            dumps = [await member.ask("dump", timeout_s=10.0) for member in self.members]
-            if any(failed(dump) for dump in dumps) or len({dump[0] for dump in dumps}) != 1:
-                return None
-            return dumps
+        async def dumped() -> list[Any]:
+            return [await member.ask("dump", timeout_s=10.0) for member in self.members]
 
-        dumps = await until(same, "equal replicas")
+        def equal(dumps: list[Any], kinds: int) -> bool:
+            return not any(failed(dump) for dump in dumps) and len({dump[0] for dump in dumps}) == kinds
+
+        dumps = await until_arrived(dumped, 1, "equal replicas", by=equal)
         numbers: list[int] = dumps[0][1]
         held = set(numbers)
         assert len(held) == len(numbers), "a number was applied twice"

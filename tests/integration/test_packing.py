@@ -16,7 +16,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.manifest import parse_manifest
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.leader import leader_of
-from tests.support.waiting import eventually
+from tests.support.waiting import Seen, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -65,14 +65,11 @@ class Tier:
         """Those that count, once they have all records."""
         return self.pdctl.objects_of("s", trimmed, TOTAL)
 
-    def few(self, most: int) -> list[dict[str, Any]]:
-        """The objects, once they are few."""
+    def few(self, most: int) -> Seen:
+        """The objects, once they are few; what there is and what is being done else."""
         found = self.objects()
-        return found if len(found) <= most else []
-
-    def picture(self) -> str:
-        """What there is, and what is being done."""
-        return f"{self.pdctl.json('object', 'list', 's')} {self.pdctl.json('task', 'list')}"
+        told = found or (self.pdctl.json("object", "list", "s"), self.pdctl.json("task", "list"))
+        return Seen(found and len(found) <= most, told)
 
     def follows(self, objects: list[dict[str, Any]]) -> bool:
         """Whether manifest and directory have these objects and no others."""
@@ -106,9 +103,9 @@ async def test_many_small_ranges_end_in_few_objects(cluster_factory: Callable[..
         cluster.kill("rs2")
         await append(client, range(PARTS // 2, PARTS))
         cluster.restart("rs2")
-        objects = await asyncio.to_thread(
-            eventually, lambda: tier.few(FEW), "many objects are left", WAIT_S, see=tier.picture
-        )
+        objects: Any = (
+            await asyncio.to_thread(eventually, lambda: tier.few(FEW), "many objects are left", WAIT_S)
+        ).value
         stopped = True
         await reading
         assert reads > 1
@@ -144,5 +141,5 @@ async def test_a_new_leader_goes_on(cluster_factory: Callable[..., Cluster], tmp
         await client.create_stream("s", StreamConfig())
         await append(client, range(PARTS))
         cluster.kill(await asyncio.to_thread(leader_of, cluster))
-        await asyncio.to_thread(eventually, lambda: tier.few(FEW), "many objects are left", WAIT_S, see=tier.picture)
+        await asyncio.to_thread(eventually, lambda: tier.few(FEW), "many objects are left", WAIT_S)
         assert await numbers(client) == list(range(TOTAL))

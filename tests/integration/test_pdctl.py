@@ -20,7 +20,7 @@ import pytest
 from rangelog_cli.local.processes import Cluster
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 from tests.support.leader import leader_of
-from tests.support.waiting import eventually
+from tests.support.waiting import arrives, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -178,7 +178,7 @@ def test_append_waiting_for_input_ends_on_ctrl_c(pdctl: Pdctl) -> None:
     with subprocess.Popen(command, env=pdctl.environment, **pipes) as process:  # type: ignore[call-overload]
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        eventually(lambda: pdctl.ok("stream", "read", "piped") == "first\n", "the line was held back", 20)
+        arrives(lambda: pdctl.ok("stream", "read", "piped"), "first\n", "the line was held back", 20)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
         assert process.stderr.read().startswith(b"pdctl: interrupted: 1 record is acked")
@@ -194,7 +194,7 @@ def test_append_does_not_end_a_writer_unasked(pdctl: Pdctl) -> None:
         assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
         writer.stdin.write(b"first\n")
         writer.stdin.flush()
-        eventually(lambda: pdctl.ok("stream", "read", "served") == "first\n", "the line was held back", 20)
+        arrives(lambda: pdctl.ok("stream", "read", "served"), "first\n", "the line was held back", 20)
         assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
         taken = pdctl("stream", "append", "served", "second", "--take-over")
         assert (

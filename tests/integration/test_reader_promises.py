@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,7 +29,7 @@ from tests.integration.helpers.holding_driver import HoldingDriver
 from tests.support.history import Event, FileHistory, read_history
 from tests.support.log_checker import check_log
 from tests.support.log_report import Report
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until, until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -128,8 +129,7 @@ async def leave_a_range(cluster: Cluster, load: Load, reader: Starts) -> None:
         for name in stopped:
             cluster.pause(name)
         try:
-            while writer.pulse.invoked < writer.pulse.records + UNACKED:
-                await asyncio.sleep(0.005)
+            await until(lambda: writer.pulse.invoked >= writer.pulse.records + UNACKED)
             driver.let_probe.set()
             await driver.asked.wait()
         finally:
@@ -261,9 +261,7 @@ async def test_a_follower_of_a_deleted_stream_is_told_so(cluster: Cluster) -> No
                 seen.append(record.value)
 
         following = asyncio.create_task(follow())
-        async with asyncio.timeout(SOON_S):
-            while len(seen) < 50:
-                await asyncio.sleep(0.01)
+        await until_arrived(lambda: len(seen), 50, "the follower reads", SOON_S, by=operator.ge)
         await client.delete_stream(STREAM.name)
         await client.create_stream(STREAM.name)
         async with client.writer(STREAM.name) as writer:

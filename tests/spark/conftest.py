@@ -15,6 +15,7 @@ from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
+from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def spark(quick: None) -> Iterator[SparkSession]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One placement driver, three range servers and two brokers, with a tier in a directory."""
     directory = tmp_path_factory.mktemp("spark")
-    with Cluster.open(directory, pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
+    with Cluster.open(directory, pds=1, range_servers=3, brokers=2, env=SETTINGS) as running, registered(running):
         wait_healthy(running)
         yield running
 

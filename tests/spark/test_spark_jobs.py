@@ -28,7 +28,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import StreamNotFound, TopicExists
 from tests.spark.conftest import START_MS, Filled, Streams
 from tests.spark.job_fixtures import COUNT, mixed, run
-from tests.support.waiting import eventually
+from tests.support.waiting import arrives, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -355,9 +355,12 @@ def test_an_interrupted_replay_ends_cleanly(
     with (tmp_path / "err").open("w") as file:
         process = subprocess.Popen([*argv, "--follow"], stderr=file, env=env, start_new_session=True)
     try:
-        eventually(
-            lambda: client.end_offset(target) == 1_000 or process.poll() is not None, "nothing is appended", 200.0
-        )
+
+        def appended() -> int:
+            assert process.poll() is None, (tmp_path / "err").read_text()[-2000:]
+            return client.end_offset(target)
+
+        arrives(appended, 1_000, "all records are appended", 200.0)
         process.send_signal(signal.SIGINT)
         process.wait(60)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from rangelog import TopicConfig
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
 from tests.spark.conftest import START_MS
-from tests.support.waiting import eventually
+from tests.support.waiting import arrives, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,7 +128,7 @@ def test_a_query_that_goes_on_follows_what_is_appended(client: rangelog.sync.Cli
     try:
         for start, end in ((0, 100), (100, 400), (400, 401)):
             append(client, "following", range(start, end))
-            eventually(lambda end=end: len(queries.rows) >= end, f"{end} records do not come", ENDS_S)
+            arrives(lambda: len(queries.rows), end, f"{end} records", ENDS_S, by=operator.ge)
         assert sorted(numbers_of(queries.rows)) == list(range(401))
 
         def told(what: str) -> int:

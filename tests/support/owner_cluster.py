@@ -213,9 +213,11 @@ class OwnerCluster:
 
     async def until_state(self, topic_id: int, state: topic_pb2.TopicState) -> None:
         """Wait until the topic is in a state."""
-        async with asyncio.timeout(20):
-            while (await self.describe(topic_id)).topic.state != state:
-                await asyncio.sleep(0.002)
+
+        async def is_there() -> bool:
+            return (await self.describe(topic_id)).topic.state == state
+
+        await until(is_there, f"the topic is not in state {state}")
 
     async def read(self, topic_id: int, shard_id: int) -> list[bytes]:
         """All acked records of a shard, as a reader finds them."""

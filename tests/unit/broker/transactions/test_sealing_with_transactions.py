@@ -31,9 +31,11 @@ async def sealed(client: Client, topic: str) -> None:
 
 async def until_sealed(client: Client, topic: str) -> None:
     """Wait."""
-    async with asyncio.timeout(30):
-        while (await client.topics.describe(topic)).state != "sealed":
-            await asyncio.sleep(0.01)
+
+    async def is_sealed() -> bool:
+        return (await client.topics.describe(topic)).state == "sealed"
+
+    await until(is_sealed, f"{topic} is not sealed")
 
 
 async def values(client: Client, topic: str) -> list[bytes]:

@@ -28,7 +28,7 @@ from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.rules import proposals
 from rangelog_pd.consensus.rules.raft import Timings
-from tests.support.waiting import until
+from tests.support.waiting import until, until_arrived
 
 SECRET = "the shared secret"
 PATIENT = Timings(election_min_s=600.0, election_max_s=900.0, leader_fallback_s=600.0)
@@ -393,7 +393,6 @@ async def test_a_member_with_an_empty_disk_does_not_elect_a_stale_one(tmp_path: 
     await again.start()
     back[leader._name] = again
     await until(lambda: any(each.is_leader() for each in back.values()), "a leader")
-    await until(
-        lambda: all(tape_of(each).commands == [b"all", b"two of three"] for each in back.values()), "nothing lost"
-    )
+    for each in back.values():
+        await until_arrived(lambda each=each: tape_of(each).commands, [b"all", b"two of three"], "nothing is lost")
     await asyncio.gather(*(each.close() for each in back.values()))
