@@ -8,6 +8,7 @@ Those that take half a minute, or leave a group of another make, only when asked
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import threading
 import time
@@ -32,7 +33,6 @@ from tests.chaos.chaos_health import hot_ranges
 from tests.support.waiting import WaitRanOut, eventually
 
 CALL_S = 10.0
-POLL_S = 0.2
 CALLED_OFF_SHARE = 0.4
 CALLED_OFF_AFTER_S = (0.1, 2.0)
 DRAINED_WITHIN_S = 60.0
@@ -249,18 +249,20 @@ class TierAway(Fault):
 
     def afterwards(self) -> str:
         """Everything that was held back has reached the tier, or was trimmed."""
-        deadline_s = time.monotonic() + TIERED_WITHIN_S
-        while True:
-            try:
+        left = self._held_back
+
+        def tiered() -> bool:
+            nonlocal left
+            with contextlib.suppress(grpc.RpcError, RangelogError):
                 left = self._held_back & self._not_tiered()
-            except (grpc.RpcError, RangelogError):
-                left = self._held_back
-            if not left:
-                return ""
-            if time.monotonic() > deadline_s:
-                stream, _, index = min(left)
-                return f"{len(left)} of {len(self._held_back)} ranges are not in the tier, such as {stream}/{index}"
-            time.sleep(POLL_S)
+            return not left
+
+        try:
+            eventually(tiered, "ranges are not in the tier", TIERED_WITHIN_S)
+        except WaitRanOut:
+            stream, _, index = min(left)
+            return f"{len(left)} of {len(self._held_back)} ranges are not in the tier, such as {stream}/{index}"
+        return ""
 
     def _not_tiered(self) -> set[RangeKey]:
         return {

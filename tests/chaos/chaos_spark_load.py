@@ -145,7 +145,7 @@ class SparkCopies:
         return f"spark's copy of the {still[0]} does not grow" if still else ""
 
     def finish(self) -> None:
-        """Wait until all is copied, nothing being added any more, and end. Raises RequestTimeout."""
+        """Wait until all is copied, nothing being added any more, and end. Raises WaitRanOut."""
         there = self._ask(_there)
         try:
             self._wait_beyond(CopyLengths(there.stream - 1, there.topic - 1), CAUGHT_UP_WITHIN_S)

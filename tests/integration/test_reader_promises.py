@@ -176,11 +176,14 @@ async def test_a_start_by_time_gives_all_that_was_acked_where_a_replica_is_behin
         count = 1
         assert writer._runner is not None
         replicas = writer._runner.core._window.replicas
-        async with asyncio.timeout(SOON_S):
-            while not any(each.failed for each in replicas.values()):
-                await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
-                count += 1
-                await asyncio.sleep(0.02)
+
+        async def one_is_left() -> bool:
+            nonlocal count
+            await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
+            count += 1
+            return any(each.failed for each in replicas.values())
+
+        await until(one_is_left, "the writer waits for the server that stands still", SOON_S)
         first = count
         acked = [
             await writer.append(b"%d" % number, timestamp=TIME_0_MS + number) for number in range(first, first + 100)

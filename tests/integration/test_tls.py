@@ -26,7 +26,7 @@ from rangelog_core.net.principals import Principal, Role
 from tests.security.matrix import ROLES_OF_PORTS, Target, check, knock, targets_of
 from tests.support.certificates import TestCertificates
 from tests.support.leader import leader_of
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -165,10 +165,12 @@ async def _append_until_cancelled(client: rangelog.Client) -> None:
 async def _progress(load: asyncio.Task[None], more: int) -> None:
     """Wait until so many more are acked. Fails when the load does, or after a while."""
     wanted = len(_acked) + more
-    async with asyncio.timeout(GOES_ON_S):
-        while len(_acked) < wanted:
-            assert not load.done(), load.exception()
-            await asyncio.sleep(0.02)
+
+    def acked() -> bool:
+        assert not load.done(), load.exception()
+        return len(_acked) >= wanted
+
+    await until(acked, "no acks", GOES_ON_S)
 
 
 def _replace_authority(cluster: Cluster, new: Path) -> None:
