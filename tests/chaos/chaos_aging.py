@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import rangelog
-from rangelog_cli.local.process import wait_until
 from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
+from tests.support.waiting import eventually
 
 STREAM = "aging"
 JUMP_S = 8 * 86_400.0
@@ -29,11 +29,11 @@ class ClockJumpedWithRetention(Fault):
         load = self.system.load
         first = self._end_offset()
         writer = load.begin(STREAM)
-        wait_until(lambda: writer.pulse.records > RECORDS, OPENS_WITHIN_S, f"{writer.name} gets no acks")
+        eventually(lambda: writer.pulse.records > RECORDS, f"{writer.name} gets no acks", OPENS_WITHIN_S)
         self._victim, ahead_s = self.system.leader(), self.dice.choice([-JUMP_S, JUMP_S])
         self.system.set_clock(self._victim, ahead_s)
         more = writer.pulse.records + RECORDS
-        wait_until(lambda: writer.pulse.records > more, OPENS_WITHIN_S, f"{writer.name} gets no acks")
+        eventually(lambda: writer.pulse.records > more, f"{writer.name} gets no acks", OPENS_WITHIN_S)
         load.end(STREAM, FLUSHES_WITHIN_S)
         self.interrupts.wait(ROUNDS_S)
         self._first = first

@@ -6,12 +6,12 @@ import asyncio
 import signal
 
 import rangelog
-from rangelog_cli.local.process import wait_until
 from tests.chaos.chaos_cluster import BROKERS, PDS, RANGE_SERVERS
 from tests.chaos.chaos_faults import Fault, Paused, Restarted
 from tests.chaos.chaos_partitions import Cut, both_ways
 from tests.chaos.chaos_topic import MEMBER_HOSTS, TopicClient
 from tests.chaos.chaos_topic_notes import TOPIC
+from tests.support.waiting import eventually
 
 ENDS_WITHIN_S = 20.0
 SCALED_WITHIN_S = 40.0
@@ -53,7 +53,7 @@ class BrokerStopped(Restarted):
         self._down = (victim,)
         process = self.system.cluster.members[victim]
         process.signal(signal.SIGTERM)
-        wait_until(lambda: not process.running, ENDS_WITHIN_S, f"{victim} does not end when told to")
+        eventually(lambda: not process.running, f"{victim} does not end when told to", ENDS_WITHIN_S)
         return victim
 
 

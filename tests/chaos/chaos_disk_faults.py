@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-from rangelog_cli.local.process import wait_until
 from tests.chaos.chaos_cluster import PDS
 from tests.chaos.chaos_faults import BURST, FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault, Restarted
 from tests.chaos.chaos_trace import Tracer
+from tests.support.waiting import eventually
 
 SLOW_FLUSH_US = 200_000
 EIO_CALLS_MAX = 12
@@ -29,10 +29,10 @@ class FlushFails(Restarted):
         self._down = (victim,)
         inject = f"fdatasync:error=EIO:when={call}"
         self._tracer = Tracer(process.pid, inject, self.system.directory / f"strace-{victim}.log")
-        wait_until(
+        eventually(
             lambda: not process.running,
-            DIES_WITHIN_S,
             f"{victim} runs on after a flush that failed (injected: {self._tracer.injected})",
+            DIES_WITHIN_S,
         )
         assert self._tracer.injected, f"{victim} ended without a failed flush: {process.last_words()}"
         return f"{victim}, call {call}"
@@ -99,7 +99,7 @@ class DiskFull(Fault):
         """See Fault. The burst needs a new segment of the log sooner or later, and finds no room for it."""
         load = self.system.load
         load.begin(BURST)
-        wait_until(lambda: load.current[BURST].pulse.records > 0, OPENS_WITHIN_S, "the burst gets no acks")
+        eventually(lambda: load.current[BURST].pulse.records > 0, "the burst gets no acks", OPENS_WITHIN_S)
         self._victim = self.a_range_server(BURST)
         taken = self.system.disks.fill(self._victim)
         return f"{self._victim}, {taken >> 20} MiB taken"

@@ -35,10 +35,10 @@ from tests.chaos.chaos_faults import REGISTRY, Fault
 from tests.chaos.chaos_health import ONCE_MORE, Examination
 from tests.chaos.chaos_outcome import Injected, Run
 from tests.support.log_report import Report
+from tests.support.waiting import Seen, WaitRanOut, eventually
 
 HEALTHY_AT_START_S = 60.0
 CALM_S = (0.3, 1.0)
-POLL_S = 0.1
 
 
 class Unhealed(Exception):
@@ -99,13 +99,18 @@ def _inject(system: System, fault: Fault, run: Run) -> Injected:
 def wait_healed(system: System, timeout_s: float) -> str:
     """Return once all is well, and what was not at the last look before. Raises Unhealed."""
     examination = Examination(system)
-    deadline = time.monotonic() + timeout_s
     last = ""
-    while problem := examination.problem():
-        if time.monotonic() > deadline:
-            raise Unhealed(f"not healed within {timeout_s:g} s: {problem}")
-        last = last if problem == ONCE_MORE else problem
-        time.sleep(POLL_S)
+
+    def is_well() -> Seen:
+        nonlocal last
+        problem = examination.problem()
+        last = last if problem in ("", ONCE_MORE) else problem
+        return Seen(not problem, problem)
+
+    try:
+        eventually(is_well, "the cluster is not healed", timeout_s)
+    except WaitRanOut as error:
+        raise Unhealed(str(error)) from None
     return last
 
 

@@ -6,11 +6,11 @@ two of them are near the placement drivers, so that they start often.
 
 from __future__ import annotations
 
-from rangelog_cli.local.process import wait_until
 from tests.chaos.chaos_cluster import PDS, SIDE_HOSTS
 from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 from tests.chaos.chaos_load import READER_HOST, Client
 from tests.chaos.chaos_proxy import DelayProxy
+from tests.support.waiting import eventually
 
 DELAY_S = 0.05
 STREAM = "far"
@@ -50,7 +50,7 @@ class FarPlacementDriver(Fault):
         return f"{STREAM}'s writer killed {KILLS} times"
 
     def _acks(self, writer: Client) -> None:
-        wait_until(lambda: writer.pulse.records > 0, OPENS_WITHIN_S, f"{writer.name} gets no acks")
+        eventually(lambda: writer.pulse.records > 0, f"{writer.name} gets no acks", OPENS_WITHIN_S)
 
     def heal(self) -> None:
         """The way is short again, the stream rests."""

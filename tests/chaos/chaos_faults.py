@@ -12,12 +12,12 @@ import threading
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from tests.chaos import chaos_history as history
 from tests.chaos.chaos_cluster import MEMBERS, PDS, RANGE_SERVERS, System
 from tests.chaos.chaos_load import Client
+from tests.support.waiting import eventually
 
 FENCED_WITHIN_S = 20.0
 OPENS_WITHIN_S = 20.0
@@ -233,7 +233,7 @@ class Replaced(Fault):
             self._burst = stream = BURST
             load.begin(BURST)
             acked = load.current[BURST]
-            wait_until(lambda: acked.pulse.records > BURST_RECORDS, OPENS_WITHIN_S, "the burst gets no acks")
+            eventually(lambda: acked.pulse.records > BURST_RECORDS, "the burst gets no acks", OPENS_WITHIN_S)
         self._standby = self.system.load.standby(stream)
         return self.system.load.current[stream]
 
@@ -245,7 +245,7 @@ class Replaced(Fault):
         """Let the stream of the burst rest again, once its new writer is open."""
         burst, self._burst = self._burst, ""
         if burst and burst in self.system.load.current:
-            wait_until(self.opened, FENCED_WITHIN_S, "the second writer did not open the stream")
+            eventually(self.opened, "the second writer did not open the stream", FENCED_WITHIN_S)
             self.system.load.end(burst, FLUSHES_WITHIN_S)
 
     def expect_fenced(self) -> None:
@@ -255,9 +255,9 @@ class Replaced(Fault):
             return
         old, self._old = self._old, None
         try:
-            wait_until(self.opened, FENCED_WITHIN_S, "the second writer did not open the stream")
-            wait_until(
-                lambda: not old.process.running, FENCED_WITHIN_S, f"{old.name} does not notice that it was replaced"
+            eventually(self.opened, "the second writer did not open the stream", FENCED_WITHIN_S)
+            eventually(
+                lambda: not old.process.running, f"{old.name} does not notice that it was replaced", FENCED_WITHIN_S
             )
             state = old.pulse.state
             assert state == history.FENCED, (
@@ -304,7 +304,7 @@ class WriterPaused(Replaced):
         victim, self._victim = self._victim, None
         if victim is not None:
             try:
-                wait_until(self.opened, FENCED_WITHIN_S, "the second writer did not open the stream")
+                eventually(self.opened, "the second writer did not open the stream", FENCED_WITHIN_S)
             finally:
                 victim.process.signal(signal.SIGCONT)
             self.expect_fenced()

@@ -7,12 +7,12 @@ import itertools
 import time
 
 import rangelog
-from rangelog_cli.local.process import wait_until
 from tests.chaos.chaos_cluster import SIDE_HOSTS
 from tests.chaos.chaos_faults import OPENS_WITHIN_S, Fault
 from tests.chaos.chaos_history import GONE, STATES
 from tests.chaos.chaos_load import Client, StreamPlan
 from tests.support.history import Deleted
+from tests.support.waiting import eventually
 
 PLAN = StreamPlan("brief", rate=400, record_bytes=200, range_bytes=64 * 1024, hot_retention_s=5.0, steady=False)
 BEGIN_ANEW = ("windows", "starts")
@@ -64,10 +64,10 @@ class DeletedUnderUse(Fault):
             load.side_reader(PLAN, SIDE_HOSTS[1], mode, noted_as=self._life, seed=self.dice.randrange(1 << 30))
             for mode in BEGIN_ANEW
         )
-        wait_until(
+        eventually(
             lambda: min(each.pulse.records for each in (writer, reader, *self._anew)) > RECORDS,
-            OPENS_WITHIN_S,
             f"the clients of {self._life} do not get on",
+            OPENS_WITHIN_S,
         )
         return (writer, reader)
 
@@ -84,6 +84,6 @@ class DeletedUnderUse(Fault):
     def _expect_gone(self, clients: tuple[Client, ...]) -> None:
         """Each ends because its stream was deleted, and says so."""
         for each in clients:
-            wait_until(lambda each=each: not each.process.running, NOTICED_WITHIN_S, f"{each.name} outlives its stream")
+            eventually(lambda each=each: not each.process.running, f"{each.name} outlives its stream", NOTICED_WITHIN_S)
             state = STATES[each.pulse.state]
             assert each.pulse.state == GONE, f"{each.name} is {state}, not gone: {each.process.last_words()}"

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import rangelog
-from rangelog_cli.local.processes import Process, stop_all, wait_until
+from rangelog_cli.local.processes import Process, stop_all
 from tests.chaos import chaos_history
 from tests.chaos.chaos_network import Network
 from tests.support.history import Event
+from tests.support.waiting import eventually
 
 READY_TIMEOUT_S = 60.0
 READER_HOST = "reader"
@@ -157,10 +158,10 @@ class Load:
         """A further writer process that waits to be told to take over (`take_over`)."""
         client = self._writer(self.plan(stream), standby=True)
         client.process.start()
-        wait_until(
+        eventually(
             lambda: client.process.ready() and client.pulse.state == chaos_history.READY,
-            READY_TIMEOUT_S,
             f"{client.name} is not ready: see {client.process.log_path}",
+            READY_TIMEOUT_S,
         )
         return client
 

@@ -8,6 +8,7 @@ Those that take half a minute, or leave a group of another make, only when asked
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import threading
 import time
@@ -21,7 +22,6 @@ import grpc
 
 from rangelog_cli.local.plan import PdPlan
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import NotLeader, RangelogError, RequestTimeout, Unavailable
 from rangelog_core.net.members_client import MembersClient
 from rangelog_core.net.operations_client import OperationsClient
@@ -30,9 +30,9 @@ from rangelog_proto.v1 import common_pb2, members_pb2, operations_pb2
 from tests.chaos.chaos_cluster import PDS, System
 from tests.chaos.chaos_faults import Fault
 from tests.chaos.chaos_health import hot_ranges
+from tests.support.waiting import WaitRanOut, eventually
 
 CALL_S = 10.0
-POLL_S = 0.2
 CALLED_OFF_SHARE = 0.4
 CALLED_OFF_AFTER_S = (0.1, 2.0)
 DRAINED_WITHIN_S = 60.0
@@ -80,8 +80,8 @@ class Drained(Fault):
             return f"{self._victim}, called off with {self._ranges_left()} ranges left"
         began_s = time.monotonic()
         try:
-            wait_until(lambda: not self._ranges_left(), DRAINED_WITHIN_S, f"{self._victim} is not drained")
-        except RequestTimeout as error:
+            eventually(lambda: not self._ranges_left(), f"{self._victim} is not drained", DRAINED_WITHIN_S)
+        except WaitRanOut as error:
             raise AssertionError(f"{error}; left: {str(self._describe()).replace(chr(10), ' ')}") from None
         self._is_drained = True
         return f"{self._victim}, drained in {time.monotonic() - began_s:.1f} s"
@@ -198,7 +198,7 @@ class PdReplaced(Fault):
             name=new.name, raft_address=new.raft_address, api_address=new.api_address, replaces=old
         )
         call(self.system, lambda pd: MembersClient(pd).add_member(request, timeout_s=CALL_S))
-        wait_until(lambda: self._is_changed(old, new.name), CHANGED_WITHIN_S, f"{new.name} does not replace {old}")
+        eventually(lambda: self._is_changed(old, new.name), f"{new.name} does not replace {old}", CHANGED_WITHIN_S)
         ended = cluster.placement_drivers[old]
         assert ended.wait(ENDS_WITHIN_S) == 0, f"{old} was removed, and ended with {ended.returncode}"
 
@@ -249,18 +249,20 @@ class TierAway(Fault):
 
     def afterwards(self) -> str:
         """Everything that was held back has reached the tier, or was trimmed."""
-        deadline_s = time.monotonic() + TIERED_WITHIN_S
-        while True:
-            try:
+        left = self._held_back
+
+        def tiered() -> bool:
+            nonlocal left
+            with contextlib.suppress(grpc.RpcError, RangelogError):
                 left = self._held_back & self._not_tiered()
-            except (grpc.RpcError, RangelogError):
-                left = self._held_back
-            if not left:
-                return ""
-            if time.monotonic() > deadline_s:
-                stream, _, index = min(left)
-                return f"{len(left)} of {len(self._held_back)} ranges are not in the tier, such as {stream}/{index}"
-            time.sleep(POLL_S)
+            return not left
+
+        try:
+            eventually(tiered, "ranges are not in the tier", TIERED_WITHIN_S)
+        except WaitRanOut:
+            stream, _, index = min(left)
+            return f"{len(left)} of {len(self._held_back)} ranges are not in the tier, such as {stream}/{index}"
+        return ""
 
     def _not_tiered(self) -> set[RangeKey]:
         return {

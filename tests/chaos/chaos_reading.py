@@ -13,10 +13,10 @@ from tests.chaos import chaos_history
 from tests.chaos.chaos_cluster import System
 from tests.chaos.chaos_health import is_gone
 from tests.support.history import Final
+from tests.support.waiting import WaitRanOut, until
 
 FLUSHED_WITHIN_S = 30.0
 TIERED_WITHIN_S = 60.0
-POLL_S = 0.2
 _PAGE = 1_000
 
 
@@ -69,9 +69,11 @@ async def read_back(client: rangelog.Client, stream: str, source: str, preferenc
 
 async def _wait_tiered(system: System, stream: str) -> list[str]:
     """Wait until objects cover the whole stream; what is not covered in time is a problem."""
-    deadline = time.monotonic() + TIERED_WITHIN_S
     index = 0
-    while True:
+
+    async def covered() -> bool:
+        """Whether there is no range behind those that were looked at."""
+        nonlocal index
         page = await asyncio.to_thread(
             system.ask, "ListRanges", pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=_PAGE)
         )
@@ -83,9 +85,10 @@ async def _wait_tiered(system: System, stream: str) -> list[str]:
             if each.tiered_end_offset < each.end_offset and not is_gone(each, trimmed)
         ]
         index = missing[0] if missing else index + len(page.ranges)
-        if not missing and not page.more:
-            return []
-        if missing and time.monotonic() > deadline:
-            return [f"{stream}/{missing[0]} was not tiered within {TIERED_WITHIN_S:g} s"]
-        if missing:
-            await asyncio.sleep(POLL_S)
+        return not missing and not page.more
+
+    try:
+        await until(covered, f"{stream} is not tiered", TIERED_WITHIN_S)
+    except WaitRanOut:
+        return [f"{stream}/{index} was not tiered within {TIERED_WITHIN_S:g} s"]
+    return []

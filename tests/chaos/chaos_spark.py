@@ -10,10 +10,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from rangelog_cli.local.process import wait_until
 from tests.chaos.chaos_cluster import BROKERS
 from tests.chaos.chaos_faults import Fault, Restarted
 from tests.chaos.chaos_spark_load import COPY, EXECUTORS, GOES_ON_WITHIN_S, STREAM
+from tests.support.waiting import eventually
 
 MOMENT_S = (0.0, 3.0)
 """Beside the pause of a run: about the time of a micro-batch."""
@@ -49,7 +49,7 @@ class SparkExecutorKilled(InMidQuery):
     def strike(self) -> str:
         """See InMidQuery."""
         spark = self.system.spark
-        wait_until(lambda: len(spark.executors()) >= EXECUTORS, GOES_ON_WITHIN_S, "executors of spark are missing")
+        eventually(lambda: len(spark.executors()) >= EXECUTORS, "executors of spark are missing", GOES_ON_WITHIN_S)
         victim = self.dice.choice(spark.executors())
         spark.kill_executor(victim)
         return f"process {victim}"

@@ -16,6 +16,7 @@ import rangelog
 from rangelog.errors import RangelogError
 from tests.chaos.chaos_spark_load import COPY, STREAM, SparkCopies
 from tests.chaos.chaos_topic_notes import TOPIC
+from tests.support.waiting import WaitRanOut
 
 READ_WITHIN_S = 120.0
 PROBLEMS_MAX = 20
@@ -77,7 +78,7 @@ def judge(copies: SparkCopies) -> CopyVerdict:
         return verdict
     try:
         copies.finish()
-    except RangelogError as error:
+    except (RangelogError, WaitRanOut) as error:
         verdict.problems.append(f"spark: {error}")
     verdict.drivers = copies.driver.starts
     verdict.stops = len(copies.stops())

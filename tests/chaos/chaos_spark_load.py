@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import rangelog
 import rangelog.sync
 from rangelog.errors import StreamExists
-from rangelog_cli.local.processes import Process, wait_until
+from rangelog_cli.local.processes import Process
 from tests.chaos.chaos_topic import TopicLoad, length_of
 from tests.chaos.chaos_topic_notes import TOPIC, read_notes
+from tests.support.waiting import eventually
 
 SPARK_HOST = "spark"
 STREAM = "calls"
@@ -144,7 +145,7 @@ class SparkCopies:
         return f"spark's copy of the {still[0]} does not grow" if still else ""
 
     def finish(self) -> None:
-        """Wait until all is copied, nothing being added any more, and end. Raises RequestTimeout."""
+        """Wait until all is copied, nothing being added any more, and end. Raises WaitRanOut."""
         there = self._ask(_there)
         try:
             self._wait_beyond(CopyLengths(there.stream - 1, there.topic - 1), CAUGHT_UP_WITHIN_S)
@@ -177,7 +178,7 @@ class SparkCopies:
             found = self._ask(_copied)
             return found.stream > least.stream and found.topic > least.topic
 
-        wait_until(beyond, timeout_s, f"spark does not copy: see {self.driver.log_path}")
+        eventually(beyond, f"spark does not copy: see {self.driver.log_path}", timeout_s)
 
     def _ask(self, call: Callable[[rangelog.Client], Coroutine[Any, Any, CopyLengths]]) -> CopyLengths:
         """Ask by a client that stays: to look is to cost little. Raises RangelogError."""

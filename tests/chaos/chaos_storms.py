@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from rangelog_cli.local.process import wait_until
 from tests.chaos import chaos_history
 from tests.chaos.chaos_cluster import MEMBERS, PDS, RANGE_SERVERS
 from tests.chaos.chaos_faults import FENCED_WITHIN_S, REGISTRY, Fault, Replaced, Restarted
 from tests.chaos.chaos_load import Client
+from tests.support.waiting import eventually
 
 STEP_S = (0.2, 0.8)
 STARTS_WITHIN_S = 60.0
@@ -181,8 +181,8 @@ class WritersRace(Replaced):
         if not racers:
             return
         load = self.system.load
-        wait_until(
-            lambda: sum(racer.process.running for racer in racers) <= 1, FENCED_WITHIN_S, "more than one goes on"
+        eventually(
+            lambda: sum(racer.process.running for racer in racers) <= 1, "more than one goes on", FENCED_WITHIN_S
         )
         left = [racer for racer in racers if racer.process.running]
         states = {racer.name: chaos_history.STATES[racer.pulse.state] for racer in racers}
@@ -231,5 +231,5 @@ class Terminated(Restarted):
         self._down = (victim,)
         process = self.system.cluster.members[victim]
         process.signal(signal.SIGTERM)
-        wait_until(lambda: not process.running, FENCED_WITHIN_S, f"{victim} does not end when told to")
+        eventually(lambda: not process.running, f"{victim} does not end when told to", FENCED_WITHIN_S)
         return victim

@@ -15,6 +15,7 @@ from rangelog.errors import RangelogError, TopicExists
 from rangelog_cli.local.processes import Process, stop_all
 from tests.chaos.chaos_network import Network
 from tests.chaos.chaos_topic_notes import GROUP, TOPIC, Progress, read_progress
+from tests.support.waiting import WaitRanOut, until
 
 PRODUCER_HOST = "p1"
 MEMBER_HOSTS = ("m1", "m2")
@@ -144,12 +145,15 @@ class TopicLoad:
                 if known.get(each.shard_id) != (end := _end_of(each, tail))
             ]
 
-        deadline = time.monotonic() + COMMITTED_WITHIN_S
-        while problems := await self.ask(look, COMMITTED_WITHIN_S):
-            if time.monotonic() > deadline:
-                return problems
-            await asyncio.sleep(_RETRY_S)
-        return []
+        problems: list[str] = []
+
+        async def committed() -> bool:
+            problems[:] = await self.ask(look, COMMITTED_WITHIN_S)
+            return not problems
+
+        with suppress(WaitRanOut):
+            await until(committed, "the group does not commit all", COMMITTED_WITHIN_S)
+        return problems
 
     def close(self) -> None:
         """Kill every client. Idempotent."""

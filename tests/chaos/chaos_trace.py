@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import IO
 
-from rangelog_cli.local.process import wait_until
-from rangelog_core.errors import RequestTimeout
+from tests.support.waiting import WaitRanOut, eventually
 
 ATTACH_TIMEOUT_S = 10.0
 
@@ -24,10 +23,10 @@ class Tracer:
         command = ["strace", "-f", "-q", "-e", f"trace={call}", "-e", f"inject={inject}", "-e", "signal=none"]
         self._popen = subprocess.Popen([*command, "-p", str(pid)], stderr=self._log, stdin=subprocess.DEVNULL)
         try:
-            wait_until(
-                lambda: _is_traced(pid) or self._popen.poll() is not None, ATTACH_TIMEOUT_S, "strace does not attach"
+            eventually(
+                lambda: _is_traced(pid) or self._popen.poll() is not None, "strace does not attach", ATTACH_TIMEOUT_S
             )
-        except RequestTimeout:
+        except WaitRanOut:
             self.close()
             raise
 
@@ -65,11 +64,11 @@ def can_trace() -> bool:
     try:
         tracer = subprocess.Popen(["strace", "-q", "-p", str(child.pid)], stderr=subprocess.DEVNULL)
         try:
-            wait_until(
-                lambda: _is_traced(child.pid) or tracer.poll() is not None, ATTACH_TIMEOUT_S, "strace does not attach"
+            eventually(
+                lambda: _is_traced(child.pid) or tracer.poll() is not None, "strace does not attach", ATTACH_TIMEOUT_S
             )
             return tracer.poll() is None
-        except RequestTimeout:
+        except WaitRanOut:
             return False
         finally:
             tracer.kill()

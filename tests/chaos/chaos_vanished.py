@@ -6,13 +6,12 @@ import itertools
 import time
 from pathlib import Path
 
-from rangelog_cli.local.process import wait_until
-from rangelog_core.errors import RequestTimeout
 from rangelog_server.serving import connection as serving
 from tests.chaos.chaos_cluster import RANGE_SERVERS
 from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 from tests.chaos.chaos_load import Client
 from tests.chaos.chaos_partitions import both_ways
+from tests.support.waiting import WaitRanOut, eventually
 
 STREAM = "far"
 RECORDS = 500
@@ -43,8 +42,8 @@ class VanishedPeer(Fault):
         writer = load.begin(STREAM, self._host)
         readers = [load.side_reader(load.plan(stream), self._host, "tail") for stream in (STREAM, self.a_stream())]
         clients: list[Client] = [writer, *readers]
-        wait_until(
-            lambda: all(each.pulse.records > RECORDS for each in clients), OPENS_WITHIN_S, f"{self._host} gets nothing"
+        eventually(
+            lambda: all(each.pulse.records > RECORDS for each in clients), f"{self._host} gets nothing", OPENS_WITHIN_S
         )
         for source, target in both_ways(self._host, self.system.every_host_but(self._host)):
             self.system.network.set_cut(source, target, cut=True)
@@ -61,15 +60,15 @@ class VanishedPeer(Fault):
         load = self.system.load
         if writing and STREAM in load.current:
             heir = load.current[STREAM]
-            wait_until(lambda: heir.pulse.records > 0, OPENS_WITHIN_S, f"{heir.name} gets no acks")
+            eventually(lambda: heir.pulse.records > 0, f"{heir.name} gets no acks", OPENS_WITHIN_S)
             load.end(STREAM, FLUSHES_WITHIN_S)
 
     def afterwards(self) -> str:
         """The servers have found out."""
         left_s = self._vanished_s + NOTICED_WITHIN_S - time.monotonic()
         try:
-            wait_until(lambda: not self._connections(), max(0.0, left_s), "")
-        except RequestTimeout:
+            eventually(lambda: not self._connections(), "connections are kept", max(0.0, left_s))
+        except WaitRanOut:
             late_s = time.monotonic() - self._vanished_s
             return f"{self._connections()} connections of {self._host} are kept {late_s:.0f} s after it vanished"
         return ""

@@ -19,6 +19,7 @@ from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from tests.fuzz import fuzz_loop
 from tests.support.owner_cluster import OwnerCluster, owner_cluster
+from tests.support.waiting import until
 
 GROUP, PROGRAM, NAMESPACE = "g", "job", "air"
 TOPIC, TABLE, STREAM = "flights", "counts", "clicks"
@@ -72,9 +73,7 @@ async def _start() -> FuzzedBroker:
     )
     runtime = Runtime(settings)
     _kept.extend((stack, asyncio.create_task(runtime.run())))
-    async with asyncio.timeout(TRIES_S):
-        while not cluster.calls["RegisterBroker"]:
-            await asyncio.sleep(0.001)
+    await until(lambda: cluster.calls["RegisterBroker"], within_s=TRIES_S)
     runtimes.Client = production  # type: ignore[misc]
     made = FuzzedBroker(cluster, cluster.client(), runtime)
     logging.getLogger("rangelog").setLevel(logging.ERROR)

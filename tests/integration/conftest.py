@@ -15,7 +15,9 @@ import pytest
 from rangelog.protocol import appender
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
-from rangelog_cli.local.processes import Cluster, Process, wait_until
+from rangelog_cli.local.processes import Cluster, Process
+from tests.support.cluster_findings import registered
+from tests.support.waiting import eventually
 
 TEST_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
 """Small segments, so that their change is exercised and a test's directory stays small."""
@@ -45,6 +47,7 @@ def cluster_factory(tmp_path: Path) -> Iterator[ClusterFactory]:
             cluster = Cluster.open(tmp_path / name, env=TEST_SETTINGS | (env or {}), **options)  # type: ignore[arg-type]
             stack.callback(cluster.kill_all)
             stack.enter_context(cluster)
+            stack.enter_context(registered(cluster))
             wait_healthy(cluster)
             return cluster
 
@@ -70,7 +73,7 @@ def cluster(cluster_factory: ClusterFactory) -> Cluster:
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The same, started once for all tests of a file. They must leave every member running."""
-    with Cluster.open(tmp_path_factory.mktemp("shared"), env=TEST_SETTINGS) as cluster:
+    with Cluster.open(tmp_path_factory.mktemp("shared"), env=TEST_SETTINGS) as cluster, registered(cluster):
         wait_healthy(cluster)
         yield cluster
 
@@ -101,7 +104,7 @@ class Local:
             assert self.process.running, f"rangelog local ended: {self.printed()}"
             return False
 
-        wait_until(shown, timeout_s, f"rangelog local did not print {text!r}: {self.printed()}")
+        eventually(shown, f"rangelog local did not print {text!r}: {self.printed()}", timeout_s)
 
     @property
     def connect_string(self) -> str:
@@ -125,7 +128,7 @@ class Local:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.kill()
-        wait_until(lambda: not any(is_alive(pid) for pid in pids), 10.0, f"some of {pids} are left")
+        eventually(lambda: not any(is_alive(pid) for pid in pids), f"some of {pids} are left", 10.0)
 
 
 def is_alive(pid: int) -> bool:

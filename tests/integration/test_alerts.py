@@ -21,7 +21,8 @@ from rangelog import errors
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.processes import Cluster, Launch, wait_until
+from rangelog_cli.local.processes import Cluster, Launch
+from tests.support.waiting import Seen, eventually
 
 pytestmark = [
     pytest.mark.integration,
@@ -100,14 +101,11 @@ class Prometheus:
     def until(self, alert: str, *, fires: bool = True) -> None:
         """Wait until an alert fires, or does not any more."""
         what = "does not fire" if fires else "still fires"
-        wait_until(lambda: (alert in self.firing()) == fires, 60, f"{alert} {what}")
+        eventually(lambda: (alert in self.firing()) == fires, f"{alert} {what}")
 
     def until_calm(self) -> None:
         """Wait until nothing fires, as before the first scrape "no leader" does."""
-        try:
-            wait_until(lambda: not self.firing(), 30, "alerts fire on a healthy cluster")
-        except errors.RangelogError as error:
-            raise AssertionError(f"{error.message}: {self.firing()}") from error
+        eventually(lambda: Seen(not (firing := self.firing()), firing), "alerts fire on a healthy cluster", 30)
 
     def close(self) -> None:
         """End it."""
@@ -132,7 +130,7 @@ def prometheus(cluster: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
     """It has scraped every process at least once."""
     made = Prometheus(cluster, tmp_path / "prometheus")
     try:
-        wait_until(lambda: made.up_count() == len(cluster.members), 60, "not every process is scraped")
+        eventually(lambda: made.up_count() == len(cluster.members), "not every process is scraped")
         yield made
     finally:
         made.close()
@@ -161,10 +159,8 @@ async def test_alerts_fire_on_faults_and_end(cluster: Cluster, prometheus: Prome
     for alert in DOWN:
         prometheus.until(alert)
     # "No leader" fires in an election too, since no rule waits here; it ends by itself while somebody leads.
-    wait_until(
-        lambda: (firing := prometheus.firing()) >= DOWN and "RangelogNoLeader" not in firing,
-        60,
-        "more fires than is down",
+    eventually(
+        lambda: (firing := prometheus.firing()) >= DOWN and "RangelogNoLeader" not in firing, "more fires than is down"
     )
     for name in ("pd1", "pd2"):
         cluster.kill(name)

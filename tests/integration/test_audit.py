@@ -12,12 +12,13 @@ import pytest
 
 import rangelog
 from rangelog_cli.certs.authority import Authority
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError, RightMissing, RoleForbids
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.security.rights import pdctl as pdctl_with_tls
 from tests.support.certificates import TestCertificates
 from tests.support.leader import leader_of
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -74,7 +75,7 @@ def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[.
     pdctl.ok("stream", "append", "orders", input=b"a record")
     pdctl.ok("stream", "update", "orders", "--retention", "30d")
     pdctl.ok("stream", "delete", "orders", "--yes")
-    wait_until(lambda: "unknown" not in outcomes(pdctl), 20, "an outcome is not recorded")
+    eventually(lambda: "unknown" not in outcomes(pdctl), "an outcome is not recorded", 20)
     found = entries(pdctl)
     assert [(each["call"], each["resource"], each["outcome"]) for each in found] == [
         ("SetAudit", "cluster", "OK"),
@@ -86,7 +87,7 @@ def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[.
     assert "retention_ms" in found[3]["detail"] and "exists already" in found[2]["error"]
     assert {each["peer"] for each in found} == {"127.0.0.1"}
     assert [each["outcome"] for each in entries(pdctl, "--call", "DeleteStream", "--since", "1h")] == ["OK"]
-    wait_until(lambda: pdctl.json("audit", "status")["waiting"] == 0, 20, "entries wait for the stream")
+    eventually(lambda: pdctl.json("audit", "status")["waiting"] == 0, "entries wait for the stream", 20)
 
     assert "_audit" not in pdctl.ok("stream", "list"), "it is nobody's stream"
     for verb, code in (("delete", 2), ("update", 5), ("trim", 5)):
@@ -102,7 +103,7 @@ def test_changes_are_recorded_and_tampering_is_found(cluster_factory: Callable[.
     pdctl.ok("audit", "enable")
     asyncio.run(forge(cluster))
     pdctl.ok("stream", "create", "after-it")
-    wait_until(lambda: pdctl.json("audit", "status")["waiting"] == 0, 30, "entries wait for the stream")
+    eventually(lambda: pdctl.json("audit", "status")["waiting"] == 0, "entries wait for the stream", 30)
     assert pdctl.json("audit", "status")["problem"] == ""
     assert "not JSON" in pdctl.fails(1, "audit", "verify")
 
@@ -133,14 +134,14 @@ async def test_nothing_is_lost_or_doubled_when_leaders_die(cluster_factory: Call
 
     creating = asyncio.create_task(create())
     for round_ in range(1, 4):
-        await asyncio.to_thread(wait_until, lambda wanted=100 * round_ - 50: made >= wanted, 60, "nothing is created")
+        await asyncio.to_thread(eventually, lambda wanted=100 * round_ - 50: made >= wanted, "nothing is created")
         leader = await asyncio.to_thread(leader_of, cluster)
         await asyncio.to_thread(cluster.kill, leader)
-        await asyncio.to_thread(wait_until, lambda wanted=100 * round_: made >= wanted, 60, "nothing is created")
+        await asyncio.to_thread(eventually, lambda wanted=100 * round_: made >= wanted, "nothing is created")
         await asyncio.to_thread(cluster.start_member, leader)
     stop.set()
     await creating
-    await asyncio.to_thread(wait_until, lambda: pdctl.json("audit", "status")["waiting"] == 0, 60, "entries wait")
+    await asyncio.to_thread(eventually, lambda: pdctl.json("audit", "status")["waiting"] == 0, "entries wait")
     assert (await asyncio.to_thread(pdctl.ok, "audit", "verify")).startswith("intact")
     streams = {each["name"] for each in pdctl.json("stream", "list")}
     begun = {
@@ -177,7 +178,7 @@ async def test_principals_and_refusals_are_named(cluster_factory: Callable[..., 
         known = all(each["outcome"] != "unknown" for each in json.loads(run("audit", "show", "-o", "json")))
         return known and bool(json.loads(run("audit", "status", "-o", "json"))["waiting"] == 0)
 
-    await asyncio.to_thread(wait_until, written, 30, "entries wait for the stream")
+    await asyncio.to_thread(eventually, written, "entries wait for the stream", 30)
     found = json.loads(await asyncio.to_thread(run, "audit", "show", "-o", "json"))
     refused = [each for each in found if each["principal"] == "client:eve"]
     assert [(each["call"], each["outcome"]) for each in refused] == [("CreateStream", "RIGHT_MISSING")]

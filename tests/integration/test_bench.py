@@ -12,7 +12,7 @@ import pytest
 
 from rangelog_cli.bench.measurement import read_lines
 from rangelog_cli.bench.topics.report import TARGETS
-from rangelog_cli.local.processes import wait_until
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(300)]
 COMMAND = [sys.executable, "-m", "rangelog_cli", "bench", "--json", "--seconds", "0.3", "--rounds", "1"]
@@ -68,7 +68,7 @@ def test_interrupting_leaves_nothing(tmp_path: Path) -> None:
         )
         try:
             started = "run-*/0/cluster/rs3/endpoint.json"
-            wait_until(lambda: any((tmp_path / "data").glob(started)), 60, "the cluster does not start")
+            eventually(lambda: any((tmp_path / "data").glob(started)), "the cluster does not start")
             os.killpg(running.pid, signal.SIGINT)
             assert running.wait(30) == 1
         finally:

@@ -20,6 +20,7 @@ from rangelog_core.net.data_connection import DataConnection
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2, data_pb2, topic_pb2
 from tests.support.owner_cluster import made_batch
+from tests.support.waiting import Seen, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -113,14 +114,15 @@ async def send(connection: DataConnection, topic_id: int, shard_id: int, sequenc
 
 
 async def _patiently(call: Callable[[], object]) -> object:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await call()  # type: ignore[misc]
-            except RangelogError as error:  # the calls have request ids, or may be done twice
-                if not error.retriable:
-                    raise
-                await asyncio.sleep(0.1)
+    async def answered() -> Seen:
+        try:
+            return Seen(True, await call())  # type: ignore[misc]
+        except RangelogError as error:  # the calls have request ids, or may be done twice
+            if not error.retriable:
+                raise
+            return Seen(False, error)
+
+    return (await until(answered, "the call is not possible")).value
 
 
 @asynccontextmanager
@@ -171,9 +173,12 @@ async def test_a_broker_that_stood_still_acks_nothing_afterwards(cluster_factory
         connection = await made.connect(stalled)
         cluster.pause(stalled.name)
         sent = asyncio.create_task(send(connection, made.topic_id, shard_id, 5, timeout_s=60))
-        async with asyncio.timeout(60):
-            while (row := await made.owner(shard_id)) is None or row.name == stalled.name:
-                await asyncio.sleep(0.05)
+
+        async def another_owns_it() -> bool:
+            row = await made.owner(shard_id)
+            return row is not None and row.name != stalled.name
+
+        await until(another_owns_it, "nobody else owns the shard")
         await made.produce_all(20)
         cluster.resume(stalled.name)
         try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.integration.helpers.chart_job import run_job
 from tests.integration.helpers.chart_release import Release, rendered
 from tests.support.fake_kubernetes import FakeKubernetes
 from tests.support.pods import Network, namespaces_missing
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 MISSING = namespaces_missing()
@@ -119,15 +119,6 @@ def release(tmp_path: Path) -> Iterator[Guarded]:
         yield made
 
 
-def until(holds: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
-    """Wait for a condition of other processes; return what it found."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.2)
-    return found
-
-
 def test_tokens_encryption_the_page_and_the_keeper(release: Guarded) -> None:
     """A program with a token writes, the tier is encrypted, a browser sees the page, one server's death holds others back."""
     s3 = {key: value.decode() for key, value in CREDENTIALS.items()}
@@ -149,7 +140,9 @@ def test_tokens_encryption_the_page_and_the_keeper(release: Guarded) -> None:
     assert release.step("write", addresses, environment=program) == {"read": 100}
 
     release.admin("range", "seal", "kept", "--yes")
-    listed = until(lambda: json.loads(release.admin("object", "list", "kept", "-o", "json")), "nothing is tiered")
+    listed = eventually(
+        lambda: json.loads(release.admin("object", "list", "kept", "-o", "json")), "nothing is tiered", 90
+    )
     assert KEY_ID in json.dumps(listed)
     found = release.step("objects", S3_URL, environment=s3)
     assert set(found["heads"].values()) == {"PARE"}, found
@@ -160,7 +153,7 @@ def test_tokens_encryption_the_page_and_the_keeper(release: Guarded) -> None:
     release.admin("stream", "append", "kept", "one more")
     victim = holder_of(release)
     victim.kill()
-    until(lambda: not keeper.probe("readinessProbe"), "the keeper does not see that a server is gone", 30)
+    eventually(lambda: not keeper.probe("readinessProbe"), "the keeper does not see that a server is gone", 30)
     victim.start()
     victim.wait_for("readinessProbe")
     keeper.wait_for("readinessProbe")

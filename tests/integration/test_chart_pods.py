@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.local.processes import wait_until
 from tests.integration.helpers.chart_release import DOMAIN, Release
 from tests.support.pods import Pod, namespaces_missing
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(900)]
 MISSING = namespaces_missing()
@@ -105,7 +105,7 @@ def test_a_leader_hands_over_before_it_stops(release: Release) -> None:
             found[:] = [str(each["name"]) for each in members if each["state"] == "leader"]
             return len(found) == 1
 
-        wait_until(look, 30, "nobody leads")
+        eventually(look, "nobody leads", 30)
         return found[0]
 
     first = leader()
@@ -119,7 +119,7 @@ def test_a_leader_hands_over_before_it_stops(release: Release) -> None:
         assert not other.hook()
         return leader() == before
 
-    wait_until(others_hook_leaves_the_leader_alone, 60, "who does not lead moves the leader")
+    eventually(others_hook_leaves_the_leader_alone, "who does not lead moves the leader")
 
 
 @pytest.mark.parametrize("release", ["grown"], indirect=True)

@@ -12,27 +12,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rangelog_cli.local.ports import free_ports
+from tests.support.waiting import until, until_arrived
 
 WORKER = Path(__file__).parent / "helpers" / "consensus_worker.py"
 ROUNDS = int(os.environ.get("RANGELOG_ROUNDS", "4"))
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120 + 10 * ROUNDS)]
 SECRET = "a secret for tests"
-
-
-async def until(what: str, probe: Callable[[], Awaitable[Any]], *, timeout_s: float = 15.0) -> Any:
-    """Poll until the probe answers something true."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (answer := await probe()):
-        assert time.monotonic() < deadline_s, f"not within {timeout_s} s: {what}"
-        await asyncio.sleep(0.01)
-    return answer
 
 
 class Member:
@@ -156,7 +148,7 @@ class Cluster:
 
     async def leader(self, *, but: Member | None = None) -> Member:
         """The same, waited for."""
-        found: Member = await until("a leader", lambda: self.current_leader(but=but))
+        found: Member = await until(lambda: self.current_leader(but=but), "a leader")
         return found
 
     async def propose_once(self, member: Member, *, size_bytes: int = 100) -> bool:
@@ -206,13 +198,13 @@ class Cluster:
         """All members hold the same numbers: every acknowledged one, none that was refused, none twice."""
         await self.acknowledged(1)
 
-        async def same() -> list[list[Any]] | None:
-            dumps = [await member.ask("dump", timeout_s=10.0) for member in self.members]
-            if any(failed(dump) for dump in dumps) or len({dump[0] for dump in dumps}) != 1:
-                return None
-            return dumps
+        async def dumped() -> list[Any]:
+            return [await member.ask("dump", timeout_s=10.0) for member in self.members]
 
-        dumps = await until("equal replicas", same)
+        def equal(dumps: list[Any], kinds: int) -> bool:
+            return not any(failed(dump) for dump in dumps) and len({dump[0] for dump in dumps}) == kinds
+
+        dumps = await until_arrived(dumped, 1, "equal replicas", by=equal)
         numbers: list[int] = dumps[0][1]
         held = set(numbers)
         assert len(held) == len(numbers), "a number was applied twice"
@@ -247,11 +239,11 @@ async def test_kill_all_three_around_a_compaction(cluster: Cluster) -> None:
             return len(cluster.acked) > least
 
         if trap is None:
-            await until("600 acks: two compactions", compacted, timeout_s=20.0)
+            await until(compacted, "600 acks: two compactions", 20.0)
             await asyncio.sleep(random.uniform(0.0, 0.3))  # the moment of the kill is what varies
         else:
             await asyncio.gather(*(member.ask("die after renaming", trap) for member in cluster.members))
-            await until("a majority to die", cluster.lost_majority, timeout_s=20.0)
+            await until(cluster.lost_majority, "a majority to die", 20.0)
             await asyncio.sleep(0.1)
         stop.set()
         cluster.kill_all()
@@ -274,7 +266,7 @@ async def test_a_killed_leader_is_replaced(cluster: Cluster) -> None:
         async def loaded(least: int = acked + 400) -> bool:
             return len(cluster.acked) > least
 
-        await until("load", loaded)
+        await until(loaded, "load")
         killed_s = time.monotonic()
         leader.signal(signal.SIGKILL)
         leader.reap()
@@ -282,7 +274,7 @@ async def test_a_killed_leader_is_replaced(cluster: Cluster) -> None:
         async def acked_again(since_s: float = killed_s) -> bool:
             return cluster.last_ack_s > since_s + 0.05
 
-        await until("an ack of the next leader", acked_again)
+        await until(acked_again, "an ack of the next leader")
         gaps_ms.append(round((cluster.last_ack_s - killed_s) * 1000))
         leader.spawn()
         await leader.connect()
@@ -320,7 +312,7 @@ async def test_without_a_majority_nothing_is_acknowledged(cluster: Cluster) -> N
     async def gave_up() -> bool:
         return (await leader.ask("status"))[0] is None
 
-    await until("the leader to step down", gave_up, timeout_s=5.0)
+    await until(gave_up, "the leader to step down", 5.0)
     assert failed(await leader.ask("barrier", 1.0)) and not await cluster.propose_once(leader)
     for member in others:
         member.signal(signal.SIGCONT)

@@ -17,6 +17,7 @@ from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import pd_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 from tests.support.figures import publish
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
@@ -75,21 +76,12 @@ class Watched:
 
     async def until_whole(self) -> None:
         """Until all three do."""
-        async with asyncio.timeout(25):
-            for server in SERVERS:
-                while not await self.whole(server):
-                    await asyncio.sleep(0.02)
+        for server in SERVERS:
+            await until(lambda server=server: self.whole(server), f"{server} does not hold the range")
 
     def said(self, server: str, words: str) -> bool:
         """Whether a server's log has these words."""
         return words in self.cluster.members[server].log_path.read_text()
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Poll."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def written(client: rangelog.Client, *, tiered: bool) -> None:
@@ -133,9 +125,11 @@ async def _numbered(client: rangelog.Client, preference: str = "hot_first") -> A
 async def tiered_object(watched: Watched, client: rangelog.Client) -> Path:
     """The file of the object that covers the sealed range, once it is committed."""
     request = pd_pb2.ListRangesRequest(name="s")
-    async with asyncio.timeout(20):
-        while (await client._pd.list_ranges(request, timeout_s=5)).ranges[0].tiered_end_offset < RECORDS:
-            await asyncio.sleep(0.05)
+
+    async def committed() -> bool:
+        return (await client._pd.list_ranges(request, timeout_s=5)).ranges[0].tiered_end_offset >= RECORDS
+
+    await until(committed, "the object is not committed")
     (found,) = watched.cluster.directory.glob("**/*.parquet")
     return found
 

@@ -13,6 +13,7 @@ import pytest
 from rangelog_core.batch import split_batches
 from rangelog_core.errors import RangelogError
 from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,14 +46,18 @@ async def append_until_it_dies(server: ServerProcess) -> tuple[list[bytes], int]
     except (RangelogError, OSError):
         return sent, 0
     acks: NotedReplies = client.listen()
-    assert server.process is not None
-    async with asyncio.timeout(20):
-        while server.process.poll() is None and not acks.errors:
-            for _ in range(5):
-                sent.append(batch(len(sent), [b"%d" % len(sent) * 50]))
-                with suppress(RangelogError):
-                    client.append(sent[-1])
-            await asyncio.sleep(0.005)
+
+    def died() -> bool:
+        assert server.process is not None
+        if server.process.poll() is not None or acks.errors:
+            return True
+        for _ in range(5):
+            sent.append(batch(len(sent), [b"%d" % len(sent) * 50]))
+            with suppress(RangelogError):
+                client.append(sent[-1])
+        return False
+
+    await until(died, "the server goes on")
     client.close()
     return sent, acks.durable_offset
 

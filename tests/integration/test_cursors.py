@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -13,19 +12,13 @@ from rangelog import StreamConfig
 from rangelog_cli.local.processes import Cluster
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.leader import leader_of
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 SOON_S = 60.0
 RECORDS, READ_FIRST = 300, 120
 CONFIG = StreamConfig(range_age_seconds=0.3, retention_seconds=0.5, cursor_retention="keep_and_trim", tiered=False)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Wait for a condition, asked on a thread."""
-    async with asyncio.timeout(SOON_S):
-        while not await asyncio.to_thread(holds):
-            await asyncio.sleep(0.2)
 
 
 async def trim_offset(client: rangelog.Client) -> int:
@@ -70,17 +63,19 @@ async def test_what_a_consumer_has_not_read_is_kept_until_it_has(cluster: Cluste
         await write_over_several_ranges(client)
         await client.seal_stream("flights")
         assert await consume(cluster, READ_FIRST) == list(range(READ_FIRST))
-        await until(is_shown)
+        await asyncio.to_thread(eventually, is_shown, "the cursor is not shown as a reason")
         leader = await asyncio.to_thread(leader_of, cluster)
         cluster.kill(leader)
-        await until(is_shown)
+        await asyncio.to_thread(eventually, is_shown, "the cursor is not shown as a reason")
         trimmed = await trim_offset(client)
         assert 0 < trimmed <= READ_FIRST, "whole ranges that the consumer has passed, and no more"
         cursor = await client.cursors("flights").get("billing")
         assert cursor is not None and cursor.offset == READ_FIRST and not cursor.expired
         assert await consume(cluster, RECORDS - READ_FIRST) == list(range(READ_FIRST, RECORDS))
-        async with asyncio.timeout(SOON_S):
-            while await trim_offset(client) < RECORDS:
-                await asyncio.sleep(0.2)
-        await until(lambda: not is_shown())
+
+        async def all_trimmed() -> bool:
+            return await trim_offset(client) == RECORDS
+
+        await until(all_trimmed, "what is committed is not trimmed")
+        await asyncio.to_thread(eventually, lambda: not is_shown(), "the cursor is shown as a reason still")
         cluster.start_member(leader)

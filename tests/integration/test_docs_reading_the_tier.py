@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from rangelog_core.manifest import StreamManifest, parse_manifest
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.page_examples import PageRunner
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -128,14 +128,6 @@ class Tier:
                 return parse_manifest(self.store.get(info.key), info.key)
         return None
 
-    async def until(self, holds: Any, what: str) -> Any:
-        """Wait for a condition, and return what it found."""
-        deadline = time.monotonic() + 60
-        while not (found := await asyncio.to_thread(holds)):
-            assert time.monotonic() < deadline, what
-            await asyncio.sleep(0.1)
-        return found
-
     def complete(self, name: str, count: int) -> list[StreamManifest] | None:
         """The stored manifests of a stream or topic once they have as many records, and are what pdctl has."""
         document = self.pdctl.json("object", "manifest", name)
@@ -155,9 +147,11 @@ async def examples_hold(cluster: Cluster, tier_url: str, tmp_path: Path, page: P
     async with await rangelog.connect(cluster.connect_string) as client:
         stream, topic = await fill(client)
         tier = Tier(cluster, tier_url)
-        found = await tier.until(lambda: tier.complete("flights", RECORDS - TRIM_OFFSET), "flights has no manifest")
+        found = await asyncio.to_thread(
+            eventually, lambda: tier.complete("flights", RECORDS - TRIM_OFFSET), "flights has no manifest"
+        )
         assert len(found[0].objects) >= 3 and found[0].objects[0].start_offset < TRIM_OFFSET
-        await tier.until(lambda: tier.complete("shop/orders", 400), "shop/orders has no manifests")
+        await asyncio.to_thread(eventually, lambda: tier.complete("shop/orders", 400), "shop/orders has no manifests")
         location = store_location(tier_url)
         location = location if "://" in location else f"file://{location}"
         replaced = {
@@ -192,7 +186,9 @@ def trimmed(found: StreamManifest | None) -> int | None:
 async def trim_and_delete(client: Client, tier: Tier, known: StreamManifest) -> None:
     """A trim is in the manifest soon, whether objects are deleted for it or not; with the stream the manifest goes."""
     await client.trim_stream("flights", TRIM_OFFSET + 10)
-    await tier.until(lambda: trimmed(tier.stored(known.stream_id)) == TRIM_OFFSET + 10, "a trim is not in the manifest")
+    await asyncio.to_thread(
+        eventually, lambda: trimmed(tier.stored(known.stream_id)) == TRIM_OFFSET + 10, "a trim is not in the manifest"
+    )
     cut = known.objects[1].end_offset
     await client.trim_stream("flights", cut)
     gone = {each.key for each in known.objects[:2]}
@@ -205,9 +201,11 @@ async def trim_and_delete(client: Client, tier: Tier, known: StreamManifest) -> 
             assert found.trim_offset == cut and found.revision > known.revision
         return not gone & left
 
-    await tier.until(deleted, "what was trimmed stays")
+    await asyncio.to_thread(eventually, deleted, "what was trimmed stays")
     await client.delete_stream("flights")
-    await tier.until(lambda: tier.stored(known.stream_id) is None, "the manifest outlives its stream")
+    await asyncio.to_thread(
+        eventually, lambda: tier.stored(known.stream_id) is None, "the manifest outlives its stream"
+    )
 
 
 async def test_on_a_directory(cluster_factory: ClusterFactory, tmp_path: Path) -> None:

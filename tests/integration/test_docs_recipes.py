@@ -9,10 +9,10 @@ import pytest
 
 import rangelog
 from rangelog import StreamConfig, TopicConfig
-from rangelog_cli.local.processes import wait_until
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.page_examples import PageRunner
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -48,7 +48,7 @@ async def test_the_recipes(cluster_factory: ClusterFactory, tmp_path: Path) -> N
         assert await PageRunner(PAGE, cluster.connect_string, tmp_path, replaced).run() >= 9
     pdctl = Pdctl(cluster)
     await asyncio.to_thread(
-        wait_until, lambda: pdctl("upgrade", "check").returncode == 0, 60, "something is left to upgrade"
+        eventually, lambda: pdctl("upgrade", "check").returncode == 0, "something is left to upgrade"
     )
     assert (tmp_path / "pd.state").stat().st_size > 1_000
     async with rangelog.connect(cluster.connect_string) as client:

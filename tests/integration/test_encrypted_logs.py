@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +14,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -24,15 +22,6 @@ STREAM = "payroll"
 VALUE, KEY, HEADER = b"value-nobody-reads", b"key-nobody-reads", b"header-nobody-reads"
 COUNT = 400
 SERVERS = ("rs1", "rs2", "rs3")
-
-
-def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition, and return what it found."""
-    deadline = time.monotonic() + 90
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)  # the cluster is in other processes
-    return found
 
 
 async def write(cluster: Cluster, first: int) -> None:
@@ -87,10 +76,10 @@ def test_encrypted_logs_of_a_cluster(cluster_factory: ClusterFactory) -> None:
     asyncio.run(write(cluster, 2 * COUNT))
     assert asyncio.run(read(cluster)) == list(range(3 * COUNT))
     assert in_clear(cluster) == []
-    until(lambda: keys_needed(pdctl) == {server: {"local-1"} for server in SERVERS}, "another key is needed")
+    eventually(lambda: keys_needed(pdctl) == {server: {"local-1"} for server in SERVERS}, "another key is needed", 90)
     directory = cluster.directory / "keys"
     made = pdctl.json("encryption", "rotate", str(directory))["key_id"]
-    until(lambda: all(made in each for each in keys_needed(pdctl).values()), "no log turned to the new key")
+    eventually(lambda: all(made in each for each in keys_needed(pdctl).values()), "no log turned to the new key", 90)
     _without_its_key(cluster, directory)
     assert asyncio.run(read(cluster)) == list(range(3 * COUNT))
 
@@ -105,7 +94,9 @@ def _without_its_key(cluster: Cluster, directory: Path) -> None:
     before = {path.name: path.read_bytes() for path in (cluster.directory / "rs3" / "wal").iterdir()}
     process = cluster.members["rs3"]
     process.start()
-    until(lambda: "ENCRYPTION_KEY_MISSING" in process.log_path.read_text(), "it did not say that a key is missing")
+    eventually(
+        lambda: "ENCRYPTION_KEY_MISSING" in process.log_path.read_text(), "it did not say that a key is missing", 90
+    )
     assert "cannot be read" in process.log_path.read_text()
     assert {path.name: path.read_bytes() for path in (cluster.directory / "rs3" / "wal").iterdir()} == before
     cluster.kill("rs3")

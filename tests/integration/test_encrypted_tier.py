@@ -7,8 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
 from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]  # Spark starts twice
 
@@ -39,15 +39,6 @@ SETTINGS = CREDENTIALS | {
     "RANGELOG_PD_DELETE_GRACE_MS": "500",
     "RANGELOG_PD_REPACK_TARGET_BYTES": "0",  # the test counts objects
 }
-
-
-def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition, and return what it found."""
-    deadline = time.monotonic() + 90
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)  # the cluster is in other processes
-    return found
 
 
 class Bucket:
@@ -144,18 +135,19 @@ def test_a_cluster_with_keys(cluster_factory: ClusterFactory, tmp_path: Path, s3
                 await append_part(client, each)
 
     asyncio.run(fill(range(1)))
-    plain = until(lambda: tiered(Pdctl(cluster), 1), "nothing is tiered")
+    plain = eventually(lambda: tiered(Pdctl(cluster), 1), "nothing is tiered", 90)
     assert [each["encryption_key_id"] for each in plain] == [""]
-    until(
+    eventually(
         lambda: len(bucket.in_clear()) >= 3,
         "object, manifest and snapshot are there, and what is searched for is found",
+        90,
     )
     assert Pdctl().json("encryption", "new-key", str(keys), "--id", "k1")["current"] is True
     cluster = again(cluster_factory, cluster, {KEYS_DIR_ENV: str(keys)})
     pdctl = pdctl_of(cluster, keys)
 
     asyncio.run(fill(range(1, 3)))
-    objects = until(lambda: tiered(pdctl, 3), "encrypted objects are tiered")
+    objects = eventually(lambda: tiered(pdctl, 3), "encrypted objects are tiered", 90)
     assert [each["encryption_key_id"] for each in objects] == ["", "k1", "k1"]
     assert asyncio.run(cold_offsets(cluster, keys)) == list(range(3 * PER_PART))
     check_refusals(cluster, objects[1]["key"], tmp_path)
@@ -163,7 +155,7 @@ def test_a_cluster_with_keys(cluster_factory: ClusterFactory, tmp_path: Path, s3
     pdctl.ok("encryption", "rotate", str(keys), "--to", pdctl.json("encryption", "new-key", str(keys))["key_id"])
     newest = str(pdctl.json("encryption", "list", str(keys))[0]["key_id"])
     asyncio.run(fill(range(3, 4)))
-    objects = until(lambda: tiered(pdctl, 4), "objects are tiered with the new key")
+    objects = eventually(lambda: tiered(pdctl, 4), "objects are tiered with the new key", 90)
     assert [each["encryption_key_id"] for each in objects] == ["", "k1", "k1", newest]
     assert asyncio.run(cold_offsets(cluster, keys)) == list(range(4 * PER_PART))
     used = {each["key_id"]: each["object_count"] for each in pdctl.json("encryption", "usage")}
@@ -171,15 +163,17 @@ def test_a_cluster_with_keys(cluster_factory: ClusterFactory, tmp_path: Path, s3
     check_operators_commands(pdctl, s3)
 
     spark_job(cluster, keys, "compact", "--stream", STREAM, "--rewrite-keys", "--target-size", "64k")
-    until(
-        lambda: [each["key_id"] for each in pdctl.json("encryption", "usage")] == [newest], "earlier objects are gone"
+    eventually(
+        lambda: [each["key_id"] for each in pdctl.json("encryption", "usage")] == [newest],
+        "earlier objects are gone",
+        90,
     )
     assert asyncio.run(cold_offsets(cluster, keys)) == list(range(4 * PER_PART))
     spark_job(cluster, keys, "export", STREAM, "--to", str(tmp_path / "out"))
     assert sorted(offsets_of(tmp_path / "out")) == list(range(4 * PER_PART))
-    until(lambda: not bucket.in_clear(), "the objects, the manifest and the snapshots in clear are gone")
+    eventually(lambda: not bucket.in_clear(), "the objects, the manifest and the snapshots in clear are gone", 90)
     assert {data[:4] for data in bucket.contents().values()} == {b"PARE", b"RLEN"}
-    until(lambda: status(pdctl)["tier_snapshot"]["current"], "a snapshot has all changes")
+    eventually(lambda: status(pdctl)["tier_snapshot"]["current"], "a snapshot has all changes", 90)
     check_logs(cluster, keys)
 
     cluster.kill_all()
@@ -212,7 +206,7 @@ def check_operators_commands(pdctl: Pdctl, s3: S3Server) -> None:
     assert pdctl.json("object", "manifest", STREAM)["objects"][1]["encryption_key_id"] == "k1"
     without = Pdctl()
     without.environment |= CREDENTIALS
-    until(lambda: status(pdctl)["tier_snapshot"]["current"], "a snapshot has all changes")
+    eventually(lambda: status(pdctl)["tier_snapshot"]["current"], "a snapshot has all changes", 90)
     assert "is encrypted with key" in without.fails(1, "restore", "--from", s3.tier_url, "--dry-run")
 
 
@@ -243,7 +237,7 @@ def restore(cluster_factory: ClusterFactory, url: str, keys: Path, bucket: Bucke
             await append_part(client, 4)
 
     asyncio.run(more())
-    objects = until(lambda: tiered(pdctl, 5), "the restored cluster tiers")
+    objects = eventually(lambda: tiered(pdctl, 5), "the restored cluster tiers", 90)
     assert all(each["encryption_key_id"] for each in objects) and not bucket.in_clear()
 
 
@@ -264,14 +258,15 @@ def test_a_server_without_keys_stores_nothing(cluster_factory: ClusterFactory, t
     pdctl = pdctl_of(cluster, keys)
     refused = "this cluster encrypts its objects, and rs1 would write one in clear"
     log = cluster.directory / "logs" / "rs1.log"
-    until(lambda: refused in log.read_text(), "the refusal is logged")
+    eventually(lambda: refused in log.read_text(), "the refusal is logged", 90)
     assert tiered(pdctl, 1) == []
     assert not list(tier.rglob("*.parquet"))
     cluster = again(cluster_factory, cluster, only_pd | {"RANGELOG_SERVER_ENCRYPTION_KEYS_DIR": str(tmp_path / "none")})
-    until(
+    eventually(
         lambda: [each for each in status(pdctl)["tier_checks"] if "directory of keys" in each["error"]],
         "the status says which server has no key",
+        90,
     )
     shutil.copytree(keys, tmp_path / "none")
-    objects = until(lambda: tiered(pdctl, 1), "it tiers once the key is there")
+    objects = eventually(lambda: tiered(pdctl, 1), "it tiers once the key is there", 90)
     assert [each["encryption_key_id"] for each in objects] == ["k1"]

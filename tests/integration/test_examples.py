@@ -23,6 +23,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import TEST_SETTINGS
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -69,10 +70,12 @@ async def test_transfer(local_cluster: Cluster) -> None:
     """After two runs each order of both has one invoice."""
     for _ in range(2):
         assert await asyncio.to_thread(run, local_cluster, "transfer.py", "--count", "40") == "billed 40 orders\n"
-    async with asyncio.timeout(30):  # a commit is decided before its records appear
-        while len(found := await read_topic(local_cluster, "invoices")) < 80:
-            await asyncio.sleep(0.05)
-    assert sorted(found) == sorted(2 * [b"invoice for order %d" % number for number in range(40)])
+
+    async def invoices() -> list[bytes]:
+        return sorted(await read_topic(local_cluster, "invoices"))
+
+    wanted = sorted(2 * [b"invoice for order %d" % number for number in range(40)])
+    await until_arrived(invoices, wanted, "a commit is decided before its records appear")
 
 
 def test_stock_table(local_cluster: Cluster) -> None:

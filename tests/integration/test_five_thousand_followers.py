@@ -15,6 +15,7 @@ from rangelog_core.batch import split_batches
 from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import RawClient, ServerProcess, batch
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120)]
 
@@ -44,9 +45,7 @@ async def appended(writer: RawClient, base: int) -> None:
         writer.append(batch(base, [b"record"], stream_id=stream_id), stream_id=stream_id, confirm_offset=base)
         if stream_id % 500 == 0:
             await asyncio.sleep(0.01)
-    async with asyncio.timeout(30):
-        while any(log.durable_offset <= base for log in logs):
-            await asyncio.sleep(0.05)
+    await until(lambda: not any(log.durable_offset <= base for log in logs), within_s=30)
     for stream_id in range(1, STREAMS + 1):
         writer.confirm(base + 1, stream_id=stream_id)
 
@@ -62,9 +61,7 @@ async def follow(replies: Any, seen: dict[int, float], stream_id: int) -> None:
 
 async def replied(seen: dict[int, float], count: int) -> None:
     """Wait until so many replies came in all."""
-    async with asyncio.timeout(60):
-        while seen.get(0, 0.0) < count:
-            await asyncio.sleep(0.05)
+    await until(lambda: seen.get(0, 0.0) >= count)
 
 
 async def test_five_thousand_streams_are_followed_on_one_connection(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import common_pb2, inspection_pb2, operations_pb2, pd_pb2, repair_pb2
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -44,17 +45,6 @@ async def calls(cluster_factory: Callable[..., Cluster]) -> Any:
     yield open_client
     for each in made:
         await each.close()
-
-
-async def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait until an asynchronous condition gives something true, and return it."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            found = await holds()
-            if found:
-                return found
-            await asyncio.sleep(0.2)
-    raise AssertionError(what)
 
 
 async def ranges_of(pd: PdClient, stream: str) -> list[common_pb2.Range]:

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from operator import itemgetter
@@ -31,6 +30,7 @@ from rangelog_core.net.manifest_calls import fetch_manifest
 from tests.integration.conftest import ClusterFactory
 from tests.integration.test_docs_reading_the_tier import Row, read, row, sdk_rows
 from tests.support.page_examples import PageRunner
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -85,15 +85,6 @@ class Lake:
     def stream_rows(self, name: str) -> list[Row]:
         """The rows of a stream's table."""
         return sorted(row(*list(each.values())[1:]) for each in self.rows(name))
-
-
-async def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition and return what it found."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := await holds()):
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.05)
-    return found
 
 
 async def append(client: Client, name: str, first: int, count: int) -> None:

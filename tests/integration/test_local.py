@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rangelog
-from rangelog_cli.local.processes import wait_until
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -60,7 +60,7 @@ def test_crashed_member_is_started_again_and_said_so(start_local: StartLocal) ->
     pid = local.pids()["rs2"]
     os.kill(pid, signal.SIGKILL)
     local.wait_for("rs2 was ended by SIGKILL; starting it again in 0.5 s")
-    wait_until(lambda: local.pids().get("rs2", pid) != pid, 30, "rs2 is not back")
+    eventually(lambda: local.pids().get("rs2", pid) != pid, "rs2 is not back", 30)
 
 
 def test_locked_directory_is_refused_in_one_line(start_local: StartLocal) -> None:
@@ -92,5 +92,5 @@ def test_killed_supervisor_leaves_nothing_behind(start_local: StartLocal) -> Non
     local = start_local("--pds", "1")
     local.wait_for(UP)
     local.process.kill()
-    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in local.pids().values()), 15, "members are left")
+    eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in local.pids().values()), "members are left", 15)
     start_local().wait_for(UP)

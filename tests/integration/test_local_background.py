@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.local.background import find_running
-from rangelog_cli.local.processes import wait_until
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -87,7 +87,7 @@ def test_a_removed_range_server_is_left_out(command: Command, tmp_path: Path) ->
     command(cli, "local", "--detach", *options)
     command("pdctl", "server", "drain", "rs3", "--wait")
     command("pdctl", "server", "remove", "rs3", "--yes")
-    wait_until(lambda: "left out       rs3" in command(cli, "local", "status").stdout, 30, "rs3 is not left out")
+    eventually(lambda: "left out       rs3" in command(cli, "local", "status").stdout, "rs3 is not left out", 30)
     assert left_out in command(cli, "local", "logs", "local").stdout
     command(cli, "local", "stop")
     again = command(cli, "local", "--detach").stdout

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import rangelog
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.tls import TlsConfig
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -39,7 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster.open(tmp_path / "cluster", pds=1, range_servers=3, brokers=1, tls=True, env=ENV) as made:
         assert made.tls is not None
         ask = pdctl(made, made.tls)
-        wait_until(lambda: ask("cluster", "status").returncode == 0, 60, "a healthy cluster")
+        eventually(lambda: ask("cluster", "status").returncode == 0, "a healthy cluster")
         yield made
 
 
@@ -94,16 +95,16 @@ def test_the_dead_are_named(cluster: Cluster) -> None:
         command = [*COMMAND, "logs", "--follow", "--grep", "serving"]
         following = subprocess.Popen(command, stdout=file, stderr=file, env=ask.environment | {"PYTHONUNBUFFERED": "1"})
         try:
-            wait_until(lambda: output.read_text().count(" rs2 serving") >= 1, 30, "the first entries")
+            eventually(lambda: output.read_text().count(" rs2 serving") >= 1, "the first entries", 30)
             before = output.read_text().count(" rs2 serving data")
             cluster.kill("rs2")
-            wait_until(lambda: "range server rs2 does not answer" in output.read_text(), 30, "word of its death")
+            eventually(lambda: "range server rs2 does not answer" in output.read_text(), "word of its death", 30)
             one = ask("logs", "-o", "json")
             assert one.returncode == 1 and b"range server rs2 does not answer" in one.stderr
             assert {each["process"] for each in _entries(one.stdout.decode())} == NAMES - {"rs2"}
             assert "range server rs2 does not answer" in ask.fails(4, "logs", "rs2")
             cluster.start_member("rs2")
-            wait_until(lambda: output.read_text().count(" rs2 serving data") > before, 30, "its new entries")
+            eventually(lambda: output.read_text().count(" rs2 serving data") > before, "its new entries", 30)
             assert following.poll() is None
         finally:
             following.terminate()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +12,7 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.data_connection import replica_id
 from rangelog_core.net.replica_client import ReplicaClient, range_key
+from tests.support.waiting import until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(60)]
 
@@ -25,13 +26,6 @@ RECORDS = 6
 def stand_still() -> None:
     """What an application does that computes on its event loop: the fault of this test."""
     time.sleep(BUSY_S)
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Poll on the event loop."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.usefixtures("patient_writers")
@@ -53,20 +47,20 @@ async def test_every_server_still_answers_on_these_connections(cluster: Cluster)
                 for each in first_range.replicas
             ]
             followers = [asyncio.create_task(follow(number)) for number in range(FOLLOWERS)]
-            await until(lambda: min(positions) == 1)
+            await until_arrived(lambda: min(positions), 1, "each has the first record")
             for round_number in range(1, 4):
                 acks = [writer.submit(RECORD) for _ in range(RECORDS)]
                 stand_still()
                 assert [ack.result().offset + 1 for ack in acks][-1] == 1 + round_number * RECORDS
                 before = sum(positions)
-                await until(lambda before=before: sum(positions) > before)  # type: ignore[misc]
+                await until_arrived(lambda: sum(positions), before, "one has more records", by=operator.gt)
             end = 1 + 3 * RECORDS
             key = range_key(first_range)
             async with asyncio.timeout(20):  # two of three are enough for the ack
                 answers = []
                 while [answer.durable_offset for answer in answers] != [end] * 3:
                     answers = [await ReplicaClient(each, key).fetch(0, bytes_max=0) for each in connections]
-            await until(lambda: min(positions) == end)
+            await until_arrived(lambda: min(positions), end, "each has all records")
             assert [each.closed for each in connections] == [None] * 3  # nobody had to connect anew
             for task in followers:
                 task.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -16,8 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import rangelog
 from rangelog_cli.local.health import leader, wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import Unavailable
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -67,16 +68,12 @@ class Watched:
                 found.update(self.scrape(name))
             return "rangelog_pd_streams" in found
 
-        self.until(leads, "no placement driver leads")
+        eventually(leads, "no placement driver leads")
         return found
 
     def runs(self, name: str) -> bool:
         """Whether a member runs."""
         return self.cluster.members[name].running
-
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for it."""
-        wait_until(condition, 40, what)
 
 
 @pytest.fixture
@@ -146,11 +143,11 @@ async def test_every_process_is_scraped(watched: Watched) -> None:
     def members() -> list[dict[str, float]]:
         return [watched.scrape(name) for name in watched.cluster.placement_drivers]
 
-    watched.until(lambda: sum(each["rangelog_pd_is_leader"] for each in members()) == 1, "not one leads")
-    watched.until(
+    eventually(lambda: sum(each["rangelog_pd_is_leader"] for each in members()) == 1, "not one leads")
+    eventually(
         lambda: sum("rangelog_pd_streams" in each for each in members()) == 1, "not one has the cluster's figures"
     )
-    watched.until(lambda: watched.leading()["rangelog_pd_servers health=alive"] == 3, "not all are alive")
+    eventually(lambda: watched.leading()["rangelog_pd_servers health=alive"] == 3, "not all are alive")
     assert watched.leading()["rangelog_pd_topics"] == 1
     created = "rangelog_pd_commands_total action=create_stream code=OK"
     assert sum(each.get(created, 0) for each in members()) == 1, "whoever led then"
@@ -160,7 +157,7 @@ async def test_faults_are_seen(watched: Watched) -> None:
     """A dead range server; then no leader: each is in the figures that alerts are made of, and in the probes."""
     await produce(watched)
     watched.cluster.kill("rs1")
-    watched.until(
+    eventually(
         lambda: (
             (found := watched.leading())["rangelog_pd_servers health=dead"] == 1
             and found["rangelog_pd_server_up server=rs1"] == 0
@@ -171,16 +168,16 @@ async def test_faults_are_seen(watched: Watched) -> None:
     assert watched.ask("rs2", "/readyz")[0] == 200
     for name in ("pd1", "pd2"):
         watched.cluster.kill(name)
-    watched.until(lambda: watched.ask("pd3", "/readyz")[0] == 503, "pd3 is ready without a majority")
+    eventually(lambda: watched.ask("pd3", "/readyz")[0] == 503, "pd3 is ready without a majority")
     status, reasons = watched.ask("pd3", "/readyz")
     assert status == 503 and "majority" in reasons
     assert watched.ask("pd3", "/livez")[0] == 200
     found = watched.scrape("pd3")
     assert found["rangelog_pd_has_majority"] == 0 and "rangelog_pd_streams" not in found
-    watched.until(lambda: watched.ask("broker1", "/readyz")[0] == 503, "broker1 is ready without a placement driver")
+    eventually(lambda: watched.ask("broker1", "/readyz")[0] == 503, "broker1 is ready without a placement driver")
     assert watched.ask("rs2", "/readyz") == (200, "ok\n"), "a range server serves without placement drivers"
     assert watched.scrape("rs2")["rangelog_server_heartbeat_failures_total"] > 0
     for name in ("pd1", "pd2", "rs1"):
         watched.cluster.start_member(name)
     for name in watched.cluster.members:
-        watched.until(lambda name=name: watched.ask(name, "/readyz")[0] == 200, f"{name} is not ready again")  # type: ignore[misc]
+        eventually(lambda name=name: watched.ask(name, "/readyz")[0] == 200, f"{name} is not ready again")  # type: ignore[misc]

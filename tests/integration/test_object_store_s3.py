@@ -22,7 +22,7 @@ from rangelog.tier.object_store import PIECE_BYTES, probe
 from rangelog.tier.s3_examination import examine
 from rangelog.tier.s3_store import PART_BYTES, S3Store
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.processes import Process, wait_until
+from rangelog_cli.local.processes import Process
 from rangelog_core.errors import (
     AccessDenied,
     ConfigInvalid,
@@ -33,6 +33,7 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from tests.integration.helpers.versitygw import BUILD_TIMEOUT_S, NotBuiltError, running_versitygw
+from tests.support.waiting import eventually
 
 BUCKET = "rangelog-test"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
@@ -60,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with socket.socket() as probing:
             return probing.connect_ex(("127.0.0.1", port)) == 0
 
-    wait_until(listens, 30.0, "the S3 server does not listen")
+    eventually(listens, "the S3 server does not listen", 30.0)
     yield Server(f"http://127.0.0.1:{port}")
     process.kill()
 

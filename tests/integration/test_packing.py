@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.manifest import parse_manifest
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.leader import leader_of
+from tests.support.waiting import Seen, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -31,15 +31,6 @@ TOTAL = PARTS * PER_PART
 FEW = 5
 """No more can be left of 30 parts: joining ends where each object is larger than all behind it together."""
 WAIT_S = 90.0
-
-
-async def until(holds: Callable[[], Any], what: str, see: Callable[[], str] = str) -> Any:
-    """Wait for a condition that is asked for on a thread, and return what it found. `see`: tells more if it does not hold."""
-    deadline = time.monotonic() + WAIT_S
-    while not (found := await asyncio.to_thread(holds)):
-        assert time.monotonic() < deadline, f"{what} {await asyncio.to_thread(see)}"
-        await asyncio.sleep(0.2)
-    return found
 
 
 def value(number: int) -> bytes:
@@ -74,14 +65,11 @@ class Tier:
         """Those that count, once they have all records."""
         return self.pdctl.objects_of("s", trimmed, TOTAL)
 
-    def few(self, most: int) -> list[dict[str, Any]]:
-        """The objects, once they are few."""
+    def few(self, most: int) -> Seen:
+        """The objects, once they are few; what there is and what is being done else."""
         found = self.objects()
-        return found if len(found) <= most else []
-
-    def picture(self) -> str:
-        """What there is, and what is being done."""
-        return f"{self.pdctl.json('object', 'list', 's')} {self.pdctl.json('task', 'list')}"
+        told = found or (self.pdctl.json("object", "list", "s"), self.pdctl.json("task", "list"))
+        return Seen(found and len(found) <= most, told)
 
     def follows(self, objects: list[dict[str, Any]]) -> bool:
         """Whether manifest and directory have these objects and no others."""
@@ -115,24 +103,33 @@ async def test_many_small_ranges_end_in_few_objects(cluster_factory: Callable[..
         cluster.kill("rs2")
         await append(client, range(PARTS // 2, PARTS))
         cluster.restart("rs2")
-        objects = await until(lambda: tier.few(FEW), "many objects are left", tier.picture)
+        objects: Any = (
+            await asyncio.to_thread(eventually, lambda: tier.few(FEW), "many objects are left", WAIT_S)
+        ).value
         stopped = True
         await reading
         assert reads > 1
         assert objects[0]["start_offset"] == 0
         assert await numbers(client) == list(range(TOTAL))
-        await until(lambda: tier.follows(tier.objects()), "the store has others")
+        await asyncio.to_thread(eventually, lambda: tier.follows(tier.objects()), "the store has others", WAIT_S)
 
         size_bytes = sum(path.stat().st_size for path in directory.glob("streams/**/*.parquet"))
         last = objects[-1]
         trimmed = last["start_offset"] + (last["end_offset"] - last["start_offset"]) * 2 // 3
         await client.trim_stream("s", trimmed)
-        objects = await until(lambda: tier.objects(trimmed), "trimmed rows stay")
+        objects = await asyncio.to_thread(eventually, lambda: tier.objects(trimmed), "trimmed rows stay", WAIT_S)
         assert await numbers(client) == list(range(trimmed, TOTAL))
-        await until(lambda: tier.follows(tier.objects(trimmed)), "the trimmed object stays in the store")
+        await asyncio.to_thread(
+            eventually, lambda: tier.follows(tier.objects(trimmed)), "the trimmed object stays in the store", WAIT_S
+        )
         left_bytes = sum(path.stat().st_size for path in directory.glob("streams/**/*.parquet"))
         assert left_bytes < size_bytes / 2
-        await until(lambda: not [each for each in tier.pdctl.json("task", "list") if each["last_error"]], "tasks fail")
+        await asyncio.to_thread(
+            eventually,
+            lambda: not [each for each in tier.pdctl.json("task", "list") if each["last_error"]],
+            "tasks fail",
+            WAIT_S,
+        )
         assert tier.pdctl("verify", "s", "--deep").returncode == 0
 
 
@@ -144,5 +141,5 @@ async def test_a_new_leader_goes_on(cluster_factory: Callable[..., Cluster], tmp
         await client.create_stream("s", StreamConfig())
         await append(client, range(PARTS))
         cluster.kill(await asyncio.to_thread(leader_of, cluster))
-        await until(lambda: tier.few(FEW), "many objects are left", tier.picture)
+        await asyncio.to_thread(eventually, lambda: tier.few(FEW), "many objects are left", WAIT_S)
         assert await numbers(client) == list(range(TOTAL))

@@ -24,7 +24,7 @@ from pdctl.session import Session
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_page.asking import Asking
@@ -33,6 +33,7 @@ from rangelog_page.page_query import PageQuery
 from rangelog_page.sections import SECTIONS
 from tests.support.leader import leader_of
 from tests.support.page_cluster import fill
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -124,10 +125,10 @@ def test_every_member_serves_it_and_goes_on_without_the_leader(paged: tuple[Clus
     cluster.kill(gone)
     try:
         for address in left:
-            wait_until(
-                lambda address=address: get(address, "/streams/flights")[0] == 200, 30, "a view without the leader"
+            eventually(
+                lambda address=address: get(address, "/streams/flights")[0] == 200, "a view without the leader", 30
             )
-            wait_until(lambda address=address: "not reachable" in get(address, "/")[1], 30, "the loss to be noticed")
+            eventually(lambda address=address: "not reachable" in get(address, "/")[1], "the loss to be noticed", 30)
     finally:
         cluster.start_member(gone)
         wait_healthy(cluster)
@@ -195,12 +196,12 @@ def test_too_many_connections(paged: tuple[Cluster, list[str]]) -> None:
     host, _, port = addresses[1].rpartition(":")
     held = [socket.create_connection((host, int(port)), 20) for _ in range(200)]
     try:
-        wait_until(lambda: get(addresses[1], "/streams")[0] == 503, 10, "a refusal")
+        eventually(lambda: get(addresses[1], "/streams")[0] == 503, "a refusal", 10)
         assert "pd2" in json.dumps(_status(cluster))
     finally:
         for each in held:
             each.close()
-    wait_until(lambda: get(addresses[1], "/streams")[0] == 200, 10, "room again")
+    eventually(lambda: get(addresses[1], "/streams")[0] == 200, "room again", 10)
 
 
 def _status(cluster: Cluster) -> Any:
@@ -235,7 +236,7 @@ def test_certificates_and_a_token(tmp_path: Path) -> None:
     )
     token = {"Authorization": "Basic " + base64.b64encode(b"me:s3cret-token").decode()}
     with made:
-        wait_until(lambda: "healthy" in get(address, "/parts/health", admin, **token)[1], 60, "a healthy cluster")
+        eventually(lambda: "healthy" in get(address, "/parts/health", admin, **token)[1], "a healthy cluster")
         assert get(address, "/", admin)[0] == 401 and "basic" in get(address, "/", admin)[2]["www-authenticate"].lower()
         for path in ("/streams", "/parts/servers", "/parts/topics"):
             assert get(address, path, client, **token)[0] == 200
@@ -243,14 +244,14 @@ def test_certificates_and_a_token(tmp_path: Path) -> None:
             assert get(address, path, admin, **token)[0] == 200
             status, body, _ = get(address, path, client, **token)
             assert status == 403 and "client:local may not use" in body
-        wait_until(lambda: "records/s" in get(address, "/parts/servers", admin, **token)[1], 20, "the load")
+        eventually(lambda: "records/s" in get(address, "/parts/servers", admin, **token)[1], "the load", 20)
         assert "records/s" not in get(address, "/parts/servers", client, **token)[1]
         status, body, _ = get(address, "/streams", server, **token)
         assert status == 403 and "may not use the page of a placement driver" in body
         assert b"HTTP" not in raw(address, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         made.placement_drivers["pd1"].env |= {"RANGELOG_PD_PAGE_CERT": client.cert, "RANGELOG_PD_PAGE_KEY": client.key}
         made.restart("pd1")
-        wait_until(lambda: get(address, "/streams", admin, **token)[0] == 200, 60, "streams again")
+        eventually(lambda: get(address, "/streams", admin, **token)[0] == 200, "streams again")
         status, body, _ = get(address, "/parts/tasks", admin, **token)
         assert status == 403 and "client:local may not use" in body
         status, body, _ = get(address, "/parts/servers", admin, **token)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.principals import Principal, Role
 from tests.support.browser import HOW_TO_GET_ONE, chromium, open_browser
 from tests.support.page_cluster import CONSUMED, GROUP_RECORDS, RANGE_RECORDS, TRIMMED, fill, until_tiered
+from tests.support.waiting import Seen, arrives, eventually
 
 CHROMIUM = chromium()
 pytestmark = [
@@ -82,10 +82,12 @@ class Site:
 
     def wait_for_part(self, page: Any, name: str, count: int) -> None:
         """Wait until a section was asked for so often."""
-        end_s = time.monotonic() + 20
-        while len(self.parts(name)) < count:
-            assert time.monotonic() < end_s, f"{name} is not asked for: {self.requests}"
-            page.wait_for_timeout(50)
+
+        def asked() -> Seen:
+            page.evaluate("document.readyState")  # requests are noted in calls only
+            return Seen(len(self.parts(name)) >= count, self.requests)
+
+        eventually(asked, f"{name} is not asked for")
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +108,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield Site(cluster, urls, request.getfixturevalue("browser"))  # it owns the loop of this thread from then on
 
 
-def until(page: Any, expression: str, timeout_s: float = 15) -> None:
+def becomes(page: Any, expression: str) -> None:
     """Wait until an expression is true there. Playwright's own way evaluates text in the page, which its policy forbids."""
-    end_s = time.monotonic() + timeout_s
-    while not page.evaluate(expression):
-        assert time.monotonic() < end_s, f"not so after {timeout_s:g} s: {expression}"
-        page.wait_for_timeout(50)
+    eventually(lambda: page.evaluate(expression), expression)
 
 
 def settled(page: Any) -> None:
     """Wait until a section that is on the screen was looked at again."""
-    until(page, "performance.getEntriesByType('resource').some((each) => each.name.includes('/parts/'))")
+    becomes(page, "performance.getEntriesByType('resource').some((each) => each.name.includes('/parts/'))")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -163,11 +162,11 @@ def test_the_map(site: Site) -> None:
     """Each server stands in its zone with its state and load; the load comes once two looks have been taken."""
     with site.page("/") as page:
         assert page.locator(".zone h3").all_inner_texts() == ["zone zone1", "zone zone2", "zone zone3"]
-        until(
+        becomes(
             page,
             "[...document.querySelectorAll('.server .state')].map(e => e.textContent.trim()).join() === 'alive,alive,alive'",
         )
-        until(
+        becomes(
             page, "document.querySelectorAll('.load').length === 3 && !document.body.textContent.includes('measured')"
         )
         assert all(
@@ -203,7 +202,7 @@ def test_a_drawing_tells(site: Site) -> None:
         before = told.inner_text()
         seen = len(site.parts("stream"))
         page.locator("summary").click()
-        until(page, "document.querySelector('#ranges-as-table').open")
+        becomes(page, "document.querySelector('#ranges-as-table').open")
         site.wait_for_part(page, "stream", seen + 2)
         assert (
             page.locator("#ranges-as-table[open]").count() == 1 and told.inner_text() == before
@@ -226,17 +225,21 @@ def test_a_live_tail(site: Site) -> None:
         assert values.count() == 2 and "<script>window.hit = 1</script>" in values.nth(0).inner_text()
         assert "\\u202e" in values.nth(0).inner_text() and values.nth(1).inner_text() == "ff 00 01"
         append(client, [b"live one", b"live two"])
-        until(page, "document.querySelectorAll('.tail .value').length === 4")
+        arrives(values.count, 4, "records on the page")
         assert values.all_inner_texts()[2:] == ["live one", "live two"]
         page.locator(".pause").click()
         assert page.locator(".pause").get_attribute("aria-pressed") == "true"
         append(client, [b"while paused"])
         page.locator(".pause").click()
-        until(page, "document.querySelectorAll('.tail .value').length === 5")
+        arrives(values.count, 5, "records on the page")
         for _ in range(6):
             append(client, [b"many %d" % each for each in range(45)])
-        until(page, "document.querySelector('.tail').lastElementChild.textContent.includes('many 44')")
-        until(page, "document.querySelector('.tail').dataset.next === '275'")
+        becomes(page, "document.querySelector('.tail').lastElementChild.textContent.includes('many 44')")
+        arrives(
+            lambda: page.evaluate("document.querySelector('.tail').dataset.next"),
+            "275",
+            "the offset behind the last record",
+        )
         assert page.locator(".tail li").count() <= 200
         offsets = [int(each) for each in page.locator(".tail .offset").all_inner_texts()]
         assert offsets == sorted(set(offsets)) and offsets[-1] == 274
@@ -321,7 +324,7 @@ def test_a_server_that_dies_and_a_placement_driver_that_is_gone(site: Site) -> N
             assert page.locator("tbody tr").count() == 3  # what was known stays
         finally:
             site.cluster.start_member("pd1")
-        until(page, "document.querySelector('#freshness').textContent === ''", timeout_s=60)
+        becomes(page, "document.querySelector('#freshness').textContent === ''")
         wait_healthy(site.cluster)
 
 

@@ -33,7 +33,8 @@ from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from tests.integration.helpers.pd_group import CALL_S, FakeServers, Group, channel, new_stream, running_group, until
+from tests.integration.helpers.pd_group import CALL_S, FakeServers, Group, channel, new_stream, running_group
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -301,14 +302,15 @@ async def test_too_few_servers_place_nothing(group: Group, pd: PdClient) -> None
 
 async def refusal_of(call: Callable[[], Awaitable[object]], member: str) -> RangelogError:
     """The error of a call on a member, once that has heard who leads."""
-    async with asyncio.timeout(20):
-        while True:
-            with pytest.raises(grpc.RpcError) as refused:
-                await call()
-            error = from_rpc_error(refused.value, member)
-            if type(error) is not Unavailable:
-                return error
-            await asyncio.sleep(0.05)
+
+    async def refusal() -> RangelogError | None:
+        with pytest.raises(grpc.RpcError) as refused:
+            await call()
+        error = from_rpc_error(refused.value, member)
+        return error if type(error) is not Unavailable else None
+
+    found: RangelogError = await until(refusal, f"{member} does not know who leads")
+    return found
 
 
 async def test_a_follower_names_the_leader_on_the_wire(group: Group, pd: PdClient) -> None:
@@ -334,10 +336,11 @@ async def test_health_and_reflection_are_served(group: Group, pd: PdClient) -> N
     address = group.cluster.pd_addresses[0]
     async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as opened:
         health = health_pb2_grpc.HealthStub(opened)
-        deadline = time.monotonic() + CALL_S
-        while (await health.Check(health_pb2.HealthCheckRequest(), timeout=5)).status != 1:
-            assert time.monotonic() < deadline, "not serving"
-            await asyncio.sleep(0.05)
+
+        async def serving() -> bool:
+            return bool((await health.Check(health_pb2.HealthCheckRequest(), timeout=5)).status == 1)
+
+        await until(serving, "it does not serve")
         reflection = reflection_pb2_grpc.ServerReflectionStub(opened)
         question = reflection_pb2.ServerReflectionRequest(list_services="")
         async for answer in reflection.ServerReflectionInfo(iter([question]), timeout=5):

@@ -19,6 +19,7 @@ from tests.integration.helpers.pd_members import Members
 from tests.support.figures import publish
 from tests.support.pd_checker import check_pd
 from tests.support.pd_history import Call, NotingPd, PdHistory, Reply
+from tests.support.waiting import Seen, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -156,14 +157,14 @@ async def trouble(group: Group, history: PdHistory) -> int:
 
 async def answers(history: PdHistory, count: int) -> None:
     """Until this many calls more were answered that began after now."""
-    began, deadline = time.monotonic(), time.monotonic() + 15
-    while True:
+    began = time.monotonic()
+
+    def answered() -> Seen:
         since = [call for call in history.calls[-1000:] if call.invoked_s > began]
-        if (answered := sum(call.outcome == "ok" for call in since)) >= count:
-            return
         told = "\n".join(f"{call} {call.code}" for call in since[-10:])
-        assert time.monotonic() < deadline, f"{answered} calls were answered in 15 s, {count} are due:\n{told}"
-        await asyncio.sleep(0.05)
+        return Seen(sum(call.outcome == "ok" for call in since) >= count, told)
+
+    await until(answered, f"fewer than {count} calls were answered", 15)
 
 
 async def change_members(group: ChangingGroup, history: PdHistory) -> int:

@@ -13,7 +13,8 @@ import pytest
 from rangelog_core.errors import OutcomeUnknown, RangelogError, StreamExists
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
-from tests.integration.helpers.pd_members import Members, until
+from tests.integration.helpers.pd_members import Members
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -30,7 +31,7 @@ class Load:
 
     def __enter__(self) -> Load:
         self._thread.start()
-        until(lambda: self.acked, "the load has begun")
+        eventually(lambda: self.acked, "the load has begun")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,7 +41,7 @@ class Load:
     def goes_on(self) -> None:
         """Wait until it has got further."""
         count = len(self.acked)
-        until(lambda: len(self.acked) > count + 3, f"the load goes on; {self.failed[-3:]}")
+        eventually(lambda: len(self.acked) > count + 3, f"the load goes on; {self.failed[-3:]}")
 
     async def _run(self) -> None:
         pd, number = PdClient(self._endpoints), 0
@@ -85,7 +86,7 @@ async def _streams(endpoints: list[str]) -> set[str]:
 def test_a_group_grows_from_one_to_five_and_shrinks_to_one(members: Members) -> None:
     """1 → 3 → 5 → 3 → 1 under load: nothing acknowledged is lost, removed members end by themselves, with 0."""
     members.begin("pd1")
-    until(lambda: members.listed()["has_majority"], "it leads")
+    eventually(lambda: members.listed()["has_majority"], "it leads")
     with Load([members.api["pd1"]]) as load:
         for name in ("pd2", "pd3", "pd4", "pd5"):
             added = members.join(name, "pd1")
@@ -114,7 +115,7 @@ def test_a_group_grows_from_one_to_five_and_shrinks_to_one(members: Members) -> 
 def test_all_three_are_replaced_while_leaders_die(members: Members) -> None:
     """Each of the first three is replaced by one on an empty disk, the leader killed meanwhile; then all restart."""
     members.begin("pd1", "pd2", "pd3")
-    until(lambda: members.listed()["has_majority"], "somebody leads")
+    eventually(lambda: members.listed()["has_majority"], "somebody leads")
     with Load([members.api[name] for name in ("pd1", "pd2", "pd3")]) as load:
         for old, new, wanted in (("pd1", "pd4", {"pd2", "pd3", "pd4"}), ("pd2", "pd5", {"pd3", "pd4", "pd5"})):
             added = members.join(new, "pd3")
@@ -123,7 +124,7 @@ def test_all_three_are_replaced_while_leaders_die(members: Members) -> None:
             members.processes[leader].kill()
             if leader != old:
                 members.processes[leader].start()
-            until(lambda wanted=wanted: members.voters() == wanted, f"{old} is replaced", 60)  # type: ignore[misc]
+            eventually(lambda wanted=wanted: members.voters() == wanted, f"{old} is replaced")  # type: ignore[misc]
             load.goes_on()
         # The load knows pd1, pd2 and pd3 only. It follows the leader to pd4, and learns of pd5 there.
         members.ok("pd", "transfer-leader", "pd4")
@@ -133,7 +134,7 @@ def test_all_three_are_replaced_while_leaders_die(members: Members) -> None:
         members.processes["pd4"].kill()
         load.goes_on()
         members.processes["pd4"].start()
-    until(lambda: members.voters() == {"pd4", "pd5", "pd6"}, "three others vote")  # pd4 begins just now
+    eventually(lambda: members.voters() == {"pd4", "pd5", "pd6"}, "three others vote")  # pd4 begins just now
     endpoints = [members.api[name] for name in ("pd4", "pd5", "pd6")]
     assert set(load.acked) <= asyncio.run(_streams(endpoints))
     for name in ("pd4", "pd5", "pd6"):
@@ -162,7 +163,7 @@ def test_a_saved_state_begins_a_new_group(members: Members, tmp_path: Path) -> N
         members.processes[name].kill()
     members.api["new1"], members.raft["new1"] = members.api["pd1"], members.raft["pd1"]  # at the old addresses
     members.begin("new1", more=("--restore-snapshot", file))
-    until(lambda: members.listed()["has_majority"], "it leads")
+    eventually(lambda: members.listed()["has_majority"], "it leads")
     assert set(load.acked) <= asyncio.run(_streams([members.api["new1"]]))
     after = members.ok("stream", "show", load.acked[0])
     assert (after["stream_id"], after["epoch"] - before["epoch"]) == (before["stream_id"], 1 << 20)
@@ -170,7 +171,7 @@ def test_a_saved_state_begins_a_new_group(members: Members, tmp_path: Path) -> N
     # What is left of the old group stays out, although it looks for pd1 at the same address.
     members.processes["pd2"].start()
     members.processes["pd2"].wait_ready()
-    until(lambda: "refused a connection" in members.log("new1"), "pd2 is refused")
+    eventually(lambda: "refused a connection" in members.log("new1"), "pd2 is refused")
     assert members.voters_of("new1") == {"new1"}
     members.processes["pd2"].kill()
     for name in ("new2", "new3"):

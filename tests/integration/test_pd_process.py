@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.local.processes import Process, wait_until
+from rangelog_cli.local.processes import Process
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from tests.integration.helpers.pd_group import CALL_S, Group, new_stream, running_group
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120)]
 
@@ -77,7 +78,7 @@ def test_a_damaged_snapshot_stops_the_member_with_one_line(group: Group) -> None
 
     asyncio.run(fill())
     snapshot = home / "raft" / "snapshot"
-    wait_until(snapshot.exists, CALL_S, "no snapshot was taken")
+    eventually(snapshot.exists, "no snapshot was taken", CALL_S)
     group.cluster.kill("pd3")
     data = bytearray(snapshot.read_bytes())
     data[len(data) // 2] ^= 0x40

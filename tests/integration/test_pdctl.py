@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 from tests.support.leader import leader_of
+from tests.support.waiting import arrives, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -34,7 +35,7 @@ def pdctl(shared_cluster: Cluster) -> Pdctl:
 
 def test_every_noun_and_verb_in_json(pdctl: Pdctl) -> None:
     """A stream's whole life by pdctl alone, each verb once, with stable keys."""
-    wait_until(lambda: pdctl("cluster", "status").returncode == 0, 20, "it is not healthy")
+    eventually(lambda: pdctl("cluster", "status").returncode == 0, "it is not healthy", 20)
     status = pdctl.json("cluster", "status")
     assert status["health"] == "healthy" and len(status["members"]) == 3
     assert [each["name"] for each in pdctl.json("server", "list")] == ["rs1", "rs2", "rs3"]
@@ -66,7 +67,7 @@ def test_every_noun_and_verb_in_json(pdctl: Pdctl) -> None:
     sealed = pdctl.json("range", "show", "life", "0")
     assert (sealed["state"], sealed["end_offset"]) == ("sealed", 3)
 
-    wait_until(lambda: pdctl.json("object", "list", "life") != [], 30, "nothing was uploaded")
+    eventually(lambda: pdctl.json("object", "list", "life") != [], "nothing was uploaded", 30)
     (found,) = pdctl.json("object", "list", "life")
     assert pdctl.json("object", "show", "life", str(found["object_id"])) == found
     assert (found["state"], found["start_offset"], found["end_offset"]) == ("committed", 0, 3)
@@ -177,7 +178,7 @@ def test_append_waiting_for_input_ends_on_ctrl_c(pdctl: Pdctl) -> None:
     with subprocess.Popen(command, env=pdctl.environment, **pipes) as process:  # type: ignore[call-overload]
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        wait_until(lambda: pdctl.ok("stream", "read", "piped") == "first\n", 20, "the line was held back")
+        arrives(lambda: pdctl.ok("stream", "read", "piped"), "first\n", "the line was held back", 20)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
         assert process.stderr.read().startswith(b"pdctl: interrupted: 1 record is acked")
@@ -189,11 +190,11 @@ def test_append_does_not_end_a_writer_unasked(pdctl: Pdctl) -> None:
     command = [*COMMAND, "stream", "append", "served"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, env=pdctl.environment, **pipes) as writer:  # type: ignore[call-overload]
-        wait_until(lambda: pdctl.json("stream", "show", "served")["writer_connected"], 20, "the writer is not there")
+        eventually(lambda: pdctl.json("stream", "show", "served")["writer_connected"], "the writer is not there", 20)
         assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
         writer.stdin.write(b"first\n")
         writer.stdin.flush()
-        wait_until(lambda: pdctl.ok("stream", "read", "served") == "first\n", 20, "the line was held back")
+        arrives(lambda: pdctl.ok("stream", "read", "served"), "first\n", "the line was held back", 20)
         assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
         taken = pdctl("stream", "append", "served", "second", "--take-over")
         assert (
@@ -263,20 +264,20 @@ def test_on_a_terminal(pdctl: Pdctl) -> None:
 def test_status_of_a_cluster_that_loses_members(cluster: Cluster) -> None:
     """Healthy 0; a range server or a follower down 1, and who; no majority 4; appends with one server left time out as 4."""
     pdctl = Pdctl(cluster)
-    wait_until(lambda: pdctl("cluster", "status").returncode == 0, 20, "it is not healthy")
+    eventually(lambda: pdctl("cluster", "status").returncode == 0, "it is not healthy", 20)
     pdctl.ok("stream", "create", "s")
     pdctl.ok("stream", "append", "s", "acked")
     cluster.kill("rs3")
-    wait_until(lambda: pdctl("cluster", "status").returncode == 1, 20, "rs3 is not missed")
+    eventually(lambda: pdctl("cluster", "status").returncode == 1, "rs3 is not missed", 20)
     health = {each["name"]: each["health"] for each in pdctl.json("server", "list")}
     assert health["rs1"] == "alive" and health["rs3"] in ("suspect", "dead")
     pdctl.ok("stream", "append", "s", "with two servers")
     cluster.kill("rs2")
-    wait_until(lambda: pdctl.json("server", "show", "rs2")["health"] == "dead", 20, "rs2 is not missed")
+    eventually(lambda: pdctl.json("server", "show", "rs2")["health"] == "dead", "rs2 is not missed", 20)
     pdctl.fails(4, "--timeout", "3", "stream", "append", "s", "with one server")
     for name in ("rs2", "rs3"):
         cluster.start_member(name)
-    wait_until(lambda: pdctl("cluster", "status").returncode == 0, 30, "it does not recover")
+    eventually(lambda: pdctl("cluster", "status").returncode == 0, "it does not recover", 30)
     assert pdctl.ok("stream", "read", "s").startswith("acked\nwith two servers\n")
 
     leader = leader_of(cluster)
@@ -291,9 +292,9 @@ def test_status_of_a_cluster_that_loses_members(cluster: Cluster) -> None:
         reachable = {each["name"]: each["reachable"] for each in json.loads(run.stdout)["members"]}
         return run.returncode == 1 and not reachable[followers[0]]
 
-    wait_until(missed, 20, f"{followers[0]} is not missed")
+    eventually(missed, f"{followers[0]} is not missed", 20)
     cluster.kill(followers[1])
-    wait_until(lambda: pdctl("--timeout", "2", "cluster", "status").returncode == 4, 30, "a minority leads")
+    eventually(lambda: pdctl("--timeout", "2", "cluster", "status").returncode == 4, "a minority leads", 30)
 
 
 def test_an_object_store_that_does_not_answer_is_seen(cluster_factory: Any) -> None:
@@ -307,7 +308,7 @@ def test_an_object_store_that_does_not_answer_is_seen(cluster_factory: Any) -> N
     def failing() -> list[Any]:
         return [each for each in pdctl.json("task", "list", "--failing") if each["attempts"] > 1 and each["last_error"]]
 
-    wait_until(lambda: failing() != [], 60, "no failing task is shown")
+    eventually(lambda: failing() != [], "no failing task is shown")
     task = failing()[0]
     assert task["kind"].startswith("upload") and (task["stream"], task["range_index"]) == ("kept", 0)
     assert "\n" not in task["last_error"] and "Traceback" not in task["last_error"]

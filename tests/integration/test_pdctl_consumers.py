@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import TEST_SETTINGS
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -172,7 +173,7 @@ def test_brokers_with_what_they_own(pdctl: Pdctl) -> None:
         return sum(each["shards"] for each in found), sum(each["journals"] for each in found)
 
     current = sum(each["shard_count"] for each in pdctl.json("topic", "list"))
-    wait_until(lambda: counts() == (current, 16), 20, f"{counts()} are counted, not {current}")
+    eventually(lambda: counts() == (current, 16), f"{counts()} are counted, not {current}", 20)
 
 
 def test_what_cannot_be_done_says_so(pdctl: Pdctl) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.ids import shard_stream_name
 from tests.integration.helpers.hand_broker import HandBroker
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 from tests.support.leader import leader_of
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -39,7 +40,7 @@ def test_the_life_of_a_topic(pdctl: Pdctl, broker: HandBroker, tmp_path: Path) -
     topic_id = made["topic_id"]
     assert (made["name"], made["state"], made["shard_count"]) == ("airports/gates", "active", 2)
     assert [each["name"] for each in pdctl.json("topic", "list", "--tag", "team=ground")] == ["airports/gates"]
-    wait_until(lambda: owners(pdctl, "airports/gates") == {"b1"}, 20, "the shards have no owner")
+    eventually(lambda: owners(pdctl, "airports/gates") == {"b1"}, "the shards have no owner", 20)
     assert "b1" in [each["name"] for each in pdctl.json("broker", "list") if each["state"] == "alive"]
     owned = [each["number"] for each in pdctl.json("broker", "owned", "b1") if each["topic"] == "airports/gates"]
     assert owned == [0, 1]
@@ -96,7 +97,7 @@ def test_a_scale_that_waits_for_its_owner(pdctl: Pdctl, broker: HandBroker) -> N
     """It is among the tasks with its age; a wait ends in time and names the owner; the plan can be dropped, or goes on."""
     broker.idle = True
     pdctl.ok("topic", "create", "waiting", "--shards", "2")
-    wait_until(lambda: owners(pdctl, "waiting") == {"b1"}, 20, "the shards have no owner")
+    eventually(lambda: owners(pdctl, "waiting") == {"b1"}, "the shards have no owner", 20)
     said = pdctl.fails(4, "shard", "merge", "waiting", "0", "1", "--wait", "1s")
     assert "shards 0 (owner b1), 1 (owner b1)" in said and "cancel-scale" in said
 
@@ -109,7 +110,7 @@ def test_a_scale_that_waits_for_its_owner(pdctl: Pdctl, broker: HandBroker) -> N
     assert pdctl.json("topic", "cancel-scale", "waiting")["state"] == "active"
     command = [*COMMAND, "shard", "split", "waiting", "1", "--parts", "3", "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=pdctl.environment) as process:
-        wait_until(lambda: pdctl.json("topic", "show", "waiting")["state"] == "scaling", 30, "it does not start")
+        eventually(lambda: pdctl.json("topic", "show", "waiting")["state"] == "scaling", "it does not start", 30)
         assert process.poll() is None, "it waits"
         broker.idle = False
         output, errors = process.communicate(timeout=60)
@@ -140,14 +141,14 @@ def test_tasks_of_topics_survive_their_leader(cluster_factory: Any) -> None:
     pdctl = Pdctl(cluster)
     pdctl.ok("topic", "create", "t")
     assert pdctl.json("shard", "split", "t", "0", "--no-wait")["state"] == "started"
-    wait_until(lambda: pdctl.json("task", "list")[0]["age_ms"] >= 1_000, 20, "its age does not grow")
+    eventually(lambda: pdctl.json("task", "list")[0]["age_ms"] >= 1_000, "its age does not grow", 20)
     (before,) = pdctl.json("task", "list")
     cluster.kill(leader_of(cluster))
     (task,) = [each for each in pdctl.json("task", "list") if each["topic"]]
     assert (task["kind"], task["topic"], task["shards_left"]) == ("scale-topic", "default/t", 1)
     assert task["since_ms"] == before["since_ms"]
-    wait_until(lambda: pdctl.json("task", "list")[0]["age_ms"] >= before["age_ms"], 20, "cluster time does not go on")
+    eventually(lambda: pdctl.json("task", "list")[0]["age_ms"] >= before["age_ms"], "cluster time does not go on", 20)
     with HandBroker(cluster.connect_string, "b1"):
-        wait_until(lambda: pdctl.json("topic", "show", "t")["state"] == "active", 30, "the scale is not committed")
+        eventually(lambda: pdctl.json("topic", "show", "t")["state"] == "active", "the scale is not committed", 30)
         assert [each["shard_id"] for each in pdctl.json("shard", "list", "t")] == [1, 2]
     assert [each for each in pdctl.json("task", "list") if each["topic"]] == []

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import rangelog
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.usefixtures("patient_writers")]
 
@@ -38,7 +39,7 @@ async def write(cluster: Cluster, stream: str, *, tiered: bool = True, seal: boo
                 await writer.append_batch([value(number) for number in range(first, first + 20)])
             # Two of three are enough for an ack: the third one gets what is under way only while the writer is connected.
             await asyncio.to_thread(
-                wait_until, lambda: all_hold(cluster, stream), 30, "not all replicas got all records"
+                eventually, lambda: all_hold(cluster, stream), "not all replicas got all records", 30
             )
         if seal:
             await client.seal_stream(stream)
@@ -88,7 +89,7 @@ def stored(cluster: Cluster, key: str) -> Path:
 
 def object_of(pdctl: Pdctl, stream: str) -> Any:
     """The stream's one object, once it is there."""
-    wait_until(lambda: pdctl.json("object", "list", stream) != [], 60, "nothing was uploaded")
+    eventually(lambda: pdctl.json("object", "list", stream) != [], "nothing was uploaded")
     (found,) = pdctl.json("object", "list", stream)
     return found
 
@@ -99,7 +100,7 @@ def test_a_whole_stream_is_proved_and_shown(cluster_factory: ClusterFactory) -> 
     pdctl = Pdctl(cluster)
     make(cluster, "s")
     found = object_of(pdctl, "s")
-    wait_until(lambda: is_whole(pdctl, "s"), 30, "not all copies are reported")
+    eventually(lambda: is_whole(pdctl, "s"), "not all copies are reported", 30)
     for options in ((), ("--deep",)):
         code, report = run(pdctl, "verify", "s", "--all", *options)
         assert (code, report["ok"], report["record_count"], report["object_count"]) == (0, True, RECORDS, 1), report
@@ -153,7 +154,7 @@ def test_a_damaged_log_is_named(cluster_factory: ClusterFactory) -> None:
     cluster = cluster_factory(pds=1, env=ENVIRONMENT)
     pdctl = Pdctl(cluster)
     make(cluster, "s", tiered=False)
-    wait_until(lambda: is_whole(pdctl, "s"), 30, "not all copies are reported")
+    eventually(lambda: is_whole(pdctl, "s"), "not all copies are reported", 30)
     assert flip(cluster, "rs2", value(137)) == 1  # while it runs: a start would find it, and have it copied again
     assert run(pdctl, "verify", "s")[0] == 0, "the headers in memory are right"
     code, report = run(pdctl, "verify", "s", "--deep")
@@ -162,7 +163,7 @@ def test_a_damaged_log_is_named(cluster_factory: ClusterFactory) -> None:
     assert code == 1 and row["result"] == "differs", report
     assert found["rs2"]["result"] == "differs" and found["rs1"]["result"] == found["rs3"]["result"] == "ok"
     assert found["rs2"]["offset"] == 120, "the first record of the damaged batch"
-    wait_until(lambda: run(pdctl, "verify", "s", "--deep")[0] == 0, 60, "the damaged copy was not made good")
+    eventually(lambda: run(pdctl, "verify", "s", "--deep")[0] == 0, "the damaged copy was not made good")
 
 
 def test_a_range_without_a_copy_is_named_and_never_healthy(cluster_factory: ClusterFactory) -> None:
@@ -170,10 +171,10 @@ def test_a_range_without_a_copy_is_named_and_never_healthy(cluster_factory: Clus
     cluster = cluster_factory(pds=1, env=ENVIRONMENT)
     pdctl = Pdctl(cluster)
     make(cluster, "s", tiered=False)
-    wait_until(lambda: is_whole(pdctl, "s"), 30, "not all copies are reported")
-    wait_until(lambda: run(pdctl, "cluster", "status")[1]["health"] == "healthy", 20, "it is not healthy")
+    eventually(lambda: is_whole(pdctl, "s"), "not all copies are reported", 30)
+    eventually(lambda: run(pdctl, "cluster", "status")[1]["health"] == "healthy", "it is not healthy", 20)
     cluster.kill("rs3")
-    wait_until(lambda: "dead" in str(run(pdctl, "server", "list")[1]), 30, "nobody notices")
+    eventually(lambda: "dead" in str(run(pdctl, "server", "list")[1]), "nobody notices", 30)
     code, status = run(pdctl, "cluster", "status")
     assert (code, status["health"], status["under_replicated_range_count"]) == (1, "degraded", 1)
     assert any("under-replicated: 1 of 1 range" in each and "s/0" in each for each in status["reasons"])
@@ -196,7 +197,7 @@ def test_a_replica_with_a_wrong_end_is_named(cluster_factory: ClusterFactory) ->
     cluster.kill("rs1")
     assert flip(cluster, "rs1", value(RECORDS - 1)) == 1
     cluster.start_member("rs1")
-    wait_until(lambda: run(pdctl, "server", "show", "rs1")[1]["health"] == "alive", 30, "rs1 does not come back")
+    eventually(lambda: run(pdctl, "server", "show", "rs1")[1]["health"] == "alive", "rs1 does not come back", 30)
     code, located = run(pdctl, "locate", f"s@{RECORDS - 1}")
     holds = {each["server"]: each["holds"] for each in located["replicas"]}
     assert (code, holds) == (0, {"rs1": False, "rs2": True, "rs3": True}), located
@@ -227,7 +228,7 @@ def test_doctor_asks_everybody_and_names_what_is_wrong(cluster_factory: ClusterF
     assert "s/0" in next(each["detail"] for each in found if each["check"] == "open ranges")
     assert code == any(each["state"] == "problem" for each in found)
     cluster.kill("rs1")
-    wait_until(lambda: "dead" in str(run(pdctl, "server", "list")[1]), 30, "nobody notices")
+    eventually(lambda: "dead" in str(run(pdctl, "server", "list")[1]), "nobody notices", 30)
     code, found = run(pdctl, "doctor", "cluster")
     problems = {each["check"]: each["subject"] for each in found if each["state"] == "problem"}
     assert code == 1 and problems["servers"] == "rs1" and problems["copies"] == "cluster"

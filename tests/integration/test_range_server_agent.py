@@ -23,6 +23,7 @@ from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_Placement
 from rangelog_server.formats import FORMATS
 from rangelog_server.testing import RawClient, ServerProcess, batch
 from rangelog_server_common.grpc_server import GrpcServer
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -143,13 +144,6 @@ async def start(driver: PlayedDriver, tmp_path: Path) -> AsyncIterator[Start]:
     yield start_one
     for process in processes:
         process.close()
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
-    """Poll on the event loop."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def append(client: RawClient, count: int, key: tuple[int, int] = (1, 0), size: int = 100) -> None:
@@ -281,7 +275,7 @@ async def test_failed_uploads_are_reported_and_tried_again(driver: PlayedDriver,
     _, payload = await client.fetch(0)
     assert payload
     (tmp_path / "tier").unlink()
-    await until(lambda: driver.done("upload"), 30)
+    await until(lambda: driver.done("upload"), within_s=30)
     assert "Traceback" not in server.log()
     client.close()
 

@@ -37,8 +37,9 @@ from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.versions import BATCH_HEADER_EXTENSION
 from rangelog_proto.v1 import data_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
-from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch, wait_until
+from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch
 from rangelog_server.wal.entry import SEGMENT_VERSIONS
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -49,14 +50,6 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     process = ServerProcess(tmp_path / "rs1")
     yield process.start()
     process.close()
-
-
-async def until(condition: object, timeout_s: float = 10.0) -> None:
-    """Poll on the event loop."""
-    assert callable(condition)
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def values_of(payload: bytes) -> list[bytes]:
@@ -211,7 +204,7 @@ async def test_segments_fill_and_survive(server: ServerProcess) -> None:
     value = b"v" * 500_000
     for number in range(80):
         client.append(batch(number, [value]))
-    await until(lambda: acks.durable_offset == 80, 30)
+    await until(lambda: acks.durable_offset == 80, within_s=30)
     client.confirm(80)
     client.close()
     assert server.stop() == 0
@@ -434,7 +427,7 @@ async def test_burst_over_many_segments_is_never_refused(server: ServerProcess) 
     for base in range(20):
         for number, client in enumerate(clients, 1):
             client.append(batch(base, [b"x" * 1_000_000], stream_id=number), stream_id=number)
-    await until(lambda: all(log.durable_offset == 20 for log in logs), 30)
+    await until(lambda: all(log.durable_offset == 20 for log in logs), within_s=30)
     assert not any(log.errors for log in logs)
     for client in clients:
         client.close()
@@ -468,7 +461,7 @@ async def test_waiting_for_a_placement_driver_ends_with_sigterm(tmp_path: Path) 
     server = ServerProcess(tmp_path / "rs1", arguments=["--pd", "127.0.0.1:9"])
     try:
         server.spawn()
-        await until(lambda: "not registered yet" in server.log(), 20)
+        await until(lambda: "not registered yet" in server.log(), within_s=20)
         assert not server.endpoint_file.exists()
         assert server.stop() == 0
         assert "Traceback" not in server.log()
@@ -485,7 +478,7 @@ async def test_sigterm_during_appends_is_clean(server: ServerProcess) -> None:
     await until(lambda: acks.durable_offset > 0)
     assert server.signal(signal.SIGTERM) == 0
     assert "Traceback" not in server.log()
-    wait_until(lambda: not server.endpoint_file.exists())
+    eventually(lambda: not server.endpoint_file.exists())
     server.start()
     again = await server.connect()
     assert (await again.seal(2)).durable_offset >= acks.durable_offset

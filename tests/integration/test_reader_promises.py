@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,7 +15,7 @@ import pytest
 
 import rangelog
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError, StreamNotFound
 from rangelog_core.stream_config import StreamConfig
 from tests.chaos import chaos_history
@@ -28,6 +29,7 @@ from tests.integration.helpers.holding_driver import HoldingDriver
 from tests.support.history import Event, FileHistory, read_history
 from tests.support.log_checker import check_log
 from tests.support.log_report import Report
+from tests.support.waiting import eventually, until, until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -78,7 +80,7 @@ async def judged(load: Load, client: rangelog.Client) -> Report:
 async def acks(writer: Client, count: int) -> None:
     """Wait until a writer process got so many."""
     await asyncio.to_thread(
-        wait_until, lambda: writer.pulse.records > count, SOON_S, f"{writer.name}: {writer.process.last_words()}"
+        eventually, lambda: writer.pulse.records > count, f"{writer.name}: {writer.process.last_words()}", SOON_S
     )
 
 
@@ -104,7 +106,7 @@ async def test_what_readers_saw_stays_where_writers_roll_far_from_the_placement_
                 if life < LIVES - 1:
                     writer.process.kill()
             writer.process.request_stop()
-            await asyncio.to_thread(wait_until, lambda: not writer.process.running, SOON_S, "the writer does not end")
+            await asyncio.to_thread(eventually, lambda: not writer.process.running, "the writer does not end", SOON_S)
         for reader in load.side_readers:
             assert reader.process.running, reader.process.last_words()
             assert reader.pulse.records
@@ -127,8 +129,7 @@ async def leave_a_range(cluster: Cluster, load: Load, reader: Starts) -> None:
         for name in stopped:
             cluster.pause(name)
         try:
-            while writer.pulse.invoked < writer.pulse.records + UNACKED:
-                await asyncio.sleep(0.005)
+            await until(lambda: writer.pulse.invoked >= writer.pulse.records + UNACKED)
             driver.let_probe.set()
             await driver.asked.wait()
         finally:
@@ -153,7 +154,7 @@ async def test_what_a_reader_saw_of_a_range_that_is_being_left_stays(cluster: Cl
         heir = load.side_writer(STREAM, HOST)
         await acks(heir, 100)
         heir.process.request_stop()
-        await asyncio.to_thread(wait_until, lambda: not heir.process.running, SOON_S, "the heir does not end")
+        await asyncio.to_thread(eventually, lambda: not heir.process.running, "the heir does not end", SOON_S)
         await reader.own("at-last")
         report = await judged(load, client)
     assert report.clean, report.violations
@@ -175,11 +176,14 @@ async def test_a_start_by_time_gives_all_that_was_acked_where_a_replica_is_behin
         count = 1
         assert writer._runner is not None
         replicas = writer._runner.core._window.replicas
-        async with asyncio.timeout(SOON_S):
-            while not any(each.failed for each in replicas.values()):
-                await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
-                count += 1
-                await asyncio.sleep(0.02)
+
+        async def one_is_left() -> bool:
+            nonlocal count
+            await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
+            count += 1
+            return any(each.failed for each in replicas.values())
+
+        await until(one_is_left, "the writer waits for the server that stands still", SOON_S)
         first = count
         acked = [
             await writer.append(b"%d" % number, timestamp=TIME_0_MS + number) for number in range(first, first + 100)
@@ -260,9 +264,7 @@ async def test_a_follower_of_a_deleted_stream_is_told_so(cluster: Cluster) -> No
                 seen.append(record.value)
 
         following = asyncio.create_task(follow())
-        async with asyncio.timeout(SOON_S):
-            while len(seen) < 50:
-                await asyncio.sleep(0.01)
+        await until_arrived(lambda: len(seen), 50, "the follower reads", SOON_S, by=operator.ge)
         await client.delete_stream(STREAM.name)
         await client.create_stream(STREAM.name)
         async with client.writer(STREAM.name) as writer:

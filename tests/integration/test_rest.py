@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import shlex
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import pytest
 import rangelog
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
+from tests.support.waiting import Seen, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -54,11 +54,13 @@ def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None
 
 def patiently(method: str, url: str, body: Any = None) -> tuple[int, Any]:
     """The same until it is possible: a broker that has just started owns nothing yet."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def answered() -> Seen:
         status, came = call(method, url, body)
-        if status not in (503, 504) or time.monotonic() > deadline:
-            return status, came
+        return Seen(status not in (503, 504), (status, came))
+
+    found: tuple[int, Any] = eventually(answered, f"{method} {url} is not possible").value  # type: ignore[assignment]
+    return found
 
 
 def run_curl(line: str, rest: str) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.pd_client import PdClient
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -31,15 +30,6 @@ RECORDS, LATER, ORDERS = 3_000, 70, 200
 ENV = {"RANGELOG_PD_TIER_SNAPSHOT_SOON_MS": "200", "RANGELOG_PD_TIER_SNAPSHOT_INTERVAL_MS": "1000"}
 CONFIG = StreamConfig(range_size_bytes_max=1 << 16, hot_retention_seconds=0)
 Rows = list[tuple[int, bytes]]
-
-
-def until(holds: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
-    """Wait for a condition, and return what it found."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)  # the clusters are in other processes
-    return found
 
 
 async def append(client: Client, stream: str, first: int, count: int) -> Rows:
@@ -99,16 +89,20 @@ async def fill(cluster: Cluster) -> tuple[dict[str, Rows], dict[bytes, list[byte
         acked = {name: await append(client, name, 0, RECORDS) for name in ("flights", "partly")}
         await append(client, "hot", 0, LATER)
         for name in acked:
-            await asyncio.to_thread(until, lambda name=name: tiered(pdctl, name) == RECORDS, f"{name} is tiered")
+            await asyncio.to_thread(
+                eventually, lambda name=name: tiered(pdctl, name) == RECORDS, f"{name} is tiered", 90
+            )
         await client.update_stream("partly", rangelog.StreamConfigChange(tiered=False))
         await append(client, "partly", RECORDS, LATER)
         await client.topics.create_namespace("shop")
         config = TopicConfig(stream=StreamConfig(range_age_seconds=1, hot_retention_seconds=0))
         await client.topics.create("shop/orders", config, shards=2)
         orders = await send(client, 0, ORDERS)
-        await asyncio.to_thread(until, lambda: tiered(pdctl, "shop/orders") == ORDERS, "the topic is tiered")
-        await asyncio.to_thread(until, lambda: in_manifests(pdctl) == ORDERS, "the manifests of its shards are stored")
-    until(lambda: snapshot_of(pdctl)["current"], "a snapshot has all changes")
+        await asyncio.to_thread(eventually, lambda: tiered(pdctl, "shop/orders") == ORDERS, "the topic is tiered", 90)
+        await asyncio.to_thread(
+            eventually, lambda: in_manifests(pdctl) == ORDERS, "the manifests of its shards are stored", 90
+        )
+    eventually(lambda: snapshot_of(pdctl)["current"], "a snapshot has all changes", 90)
     return acked, orders
 
 
@@ -224,7 +218,7 @@ def test_a_cluster_comes_back_from_its_bucket(
         check_lost(report)
         asyncio.run(check_restored(new, acked, orders))
         assert "was restored already" in pdctl.fails(5, "restore", "--from", url, "--cluster-id", report["cluster_id"])
-        until(lambda: snapshot_of(pdctl)["snapshot_id"], "the restored cluster has a snapshot of its own")
+        eventually(lambda: snapshot_of(pdctl)["snapshot_id"], "the restored cluster has a snapshot of its own", 90)
         assert Pdctl().json("restore", "--from", url, "--dry-run")["cluster_id"] != report["cluster_id"]
     finally:
         server.process.kill()
@@ -245,14 +239,14 @@ def test_a_tier_of_two_stores_comes_back(cluster_factory: ClusterFactory, tmp_pa
 
     def are_tiered(names: tuple[str, ...]) -> None:
         for name in names:
-            until(lambda name=name: tiered(pdctl, name) == RECORDS, f"{name} is tiered")
+            eventually(lambda name=name: tiered(pdctl, name) == RECORDS, f"{name} is tiered", 90)
 
     acked = asyncio.run(write(("before", "quiet")))
     are_tiered(("before", "quiet"))
     both = pdctl.json("cluster", "set-tier", f"file://{second}", "--yes")["tier_url"]
     acked |= asyncio.run(write(("after",)))
     are_tiered(("after",))
-    until(lambda: snapshot_of(pdctl)["current"], "a snapshot has all changes")
+    eventually(lambda: snapshot_of(pdctl)["current"], "a snapshot has all changes", 90)
     lose(old)
     new = fresh(cluster_factory, "new", both, {})
     pdctl = Pdctl(new)

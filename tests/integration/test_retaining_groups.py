@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from rangelog import Client, Retention, StreamConfig, TopicConfig, connect
@@ -13,6 +11,7 @@ from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import topic_pb2
 from tests.integration.conftest import ClusterFactory
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -48,16 +47,16 @@ async def test_a_topic_keeps_what_a_group_has_not_committed(cluster_factory: Clu
         await commit_to(client, 10)
         await client.groups.retain(GROUP)
         assert (await client.groups.describe(GROUP)).retains
-        async with asyncio.timeout(60):
-            while not 0 < await head_of(client) <= 10:
-                await asyncio.sleep(0.1)
+
+        async def trimmed(least: int) -> bool:
+            return least < await head_of(client) <= least + 10
+
+        await until(lambda: trimmed(0), "the head is not between 1 and 10")
         cluster.kill("broker1")
         await commit_to(client, 20)
         before = await head_of(client)
         assert before <= 20
-        async with asyncio.timeout(60):
-            while not 10 < await head_of(client) <= 20:
-                await asyncio.sleep(0.1)
+        await until(lambda: trimmed(10), "the head is not between 11 and 20")
         rest = [int(record.value.split()[0]) async for record in client.topic_reader(TOPIC)]
         assert rest == list(range(30 - len(rest), 30)) and rest[0] <= 20
         await deleted(client)
@@ -68,11 +67,12 @@ async def test_a_topic_keeps_what_a_group_has_not_committed(cluster_factory: Clu
 
 async def deleted(client: Client) -> None:
     """Delete the group, whose member has just left."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await client.groups.delete(GROUP)
-            except RangelogError:
-                await asyncio.sleep(0.2)
-            else:
-                return
+
+    async def gone() -> bool:
+        try:
+            await client.groups.delete(GROUP)
+        except RangelogError:
+            return False
+        return True
+
+    await until(gone, "the group cannot be deleted")

@@ -12,13 +12,14 @@ import pytest
 import rangelog
 from rangelog.errors import RangelogError, RightMissing
 from rangelog_cli.certs.authority import Authority
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.stream_config import StreamConfig
 from tests.security.matrix import Outcome
 from tests.security.rights import HEARTBEATS_S, check_rights, pdctl
 from tests.support.certificates import TestCertificates
 from tests.support.leader import leader_of
+from tests.support.waiting import until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.long]
 
@@ -112,8 +113,8 @@ async def test_rights_are_taken_from_those_at_work_and_outlive_leaders(
                 ):  # each server has heard by heartbeat that rights are enforced, before the leader dies
                     await until_refused(lambda: anext(aiter(writing.reader("jobs-1", start="earliest"))), MAY_NOT_READ)
                 await asyncio.to_thread(cluster.kill, await asyncio.to_thread(leader_of, cluster))
-        await asyncio.to_thread(wait_until, lambda: len(seen) == 300, 20, "everything read")
-        assert seen == [b"%d" % number for number in range(300)] and not failed
+        await until_arrived(lambda: seen, [b"%d" % number for number in range(300)], "everything is read")
+        assert not failed
         with pytest.raises(RightMissing, match=MAY_NOT_READ):
             [record async for record in writing.reader("jobs-1", start="earliest", follow=False)]
 

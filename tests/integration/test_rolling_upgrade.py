@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rangelog_pd.consensus.files import hard_state, snapshot_file
 from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from tests.integration.helpers.pd_group import described, wait_for_version
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -46,10 +46,8 @@ class Load:
 
     async def grow(self, count: int) -> None:
         """Until that many more are acked."""
-        wanted, end_s = len(self.acked) + count, time.monotonic() + 30
-        while len(self.acked) < wanted:
-            assert time.monotonic() < end_s, "no acks"
-            await asyncio.sleep(0.05)
+        wanted = len(self.acked) + count
+        await until(lambda: len(self.acked) >= wanted, "no acks")
 
 
 async def test_members_of_two_levels_are_one_group_and_the_cluster_goes_on_when_all_are_new(
@@ -99,10 +97,7 @@ async def _an_earlier_program_stops(cluster: Any, name: str) -> None:
     committed, snapshot_index = _kept(raft)
     process.env["RANGELOG_PD_FEATURE_LEVEL_MAX"] = "1"
     process.start()
-    end_s = time.monotonic() + 20
-    while process.running:
-        assert time.monotonic() < end_s, "it goes on"
-        await asyncio.sleep(0.05)
+    await until(lambda: not process.running, "it goes on")
     assert "feature level" in Path(process.log_path).read_text().splitlines()[-1]
     kept, later_index = _kept(raft)
     assert later_index >= snapshot_index
@@ -110,12 +105,12 @@ async def _an_earlier_program_stops(cluster: Any, name: str) -> None:
     assert not lost, "an entry that was committed is neither in the journal nor below the snapshot"
     process.env["RANGELOG_PD_FEATURE_LEVEL_MAX"] = str(FEATURE_LEVEL)
     await asyncio.to_thread(cluster.start_member, name)
-    end_s = time.monotonic() + 20
-    while FEATURE_LEVEL not in [
-        each.feature_level for each in (await described(cluster)).members if each.name == name and each.reachable
-    ]:
-        assert time.monotonic() < end_s, "it does not come back with the right program"
-        await asyncio.sleep(0.1)
+
+    async def is_back() -> bool:
+        members = (await described(cluster)).members
+        return any(each.name == name and each.reachable and each.feature_level == FEATURE_LEVEL for each in members)
+
+    await until(is_back, "it does not come back with the right program")
 
 
 def _kept(raft: Path) -> tuple[dict[int, JournalEntry], int]:

@@ -9,6 +9,7 @@ import pytest
 import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import AppendTimeout, RangelogError
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -51,8 +52,7 @@ async def test_nothing_is_acked_once_the_stream_is_deleted(cluster: Cluster, dow
             begun: list[bool] = []
             deleted = asyncio.Event()
             task = asyncio.create_task(append_all_the_time(writer, begun, deleted))
-            while len(begun) < 20:
-                await asyncio.sleep(0.01)
+            await until(lambda begun=begun: len(begun) >= 20, "it does not append")  # type: ignore[misc]
             await deleting.delete_stream(f"s{number}")
             deleted.set()
             assert await task == 0

@@ -10,6 +10,7 @@ import pytest
 
 import rangelog
 from rangelog_cli.local.processes import Cluster
+from tests.support.waiting import Seen, until
 
 pytestmark = pytest.mark.integration
 
@@ -122,13 +123,12 @@ async def test_unreachable_object_store(cluster_factory: Callable[..., Cluster])
         await client.seal_stream("s")
         from rangelog_proto.v1 import pd_pb2
 
-        async with asyncio.timeout(60):
-            while True:
-                request = pd_pb2.ListTasksRequest(failing_only=True)
-                tasks = (await client.metadata.pd.list_tasks(request, timeout_s=5)).tasks
-                if any("127.0.0.1:9" in task.last_error for task in tasks):
-                    break
-                await asyncio.sleep(0.2)
+        async def told() -> Seen:
+            request = pd_pb2.ListTasksRequest(failing_only=True)
+            tasks = (await client.metadata.pd.list_tasks(request, timeout_s=5)).tasks
+            return Seen(any("127.0.0.1:9" in task.last_error for task in tasks), tasks)
+
+        await until(told, "no task names the store that is away")
         assert await read_all(client, "s") == [b"%d" % n for n in range(100)]
         _, ranges = await client.metadata.ranges("s", 0)
         assert not ranges[0].hot_dropped

@@ -11,9 +11,10 @@ import pytest
 
 import rangelog
 from rangelog import StreamConfig
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -51,7 +52,7 @@ async def test_a_server_is_drained_under_load_and_removed(cluster_factory: Clust
             await client.create_stream(name, StreamConfig(range_size_bytes_max=256 * 1024, replicas=3, acks=2))
         stop = asyncio.Event()
         writing = [asyncio.create_task(load(client, name, stop)) for name in STREAMS]
-        await asyncio.to_thread(wait_until, lambda: replicas(pdctl, "rs4") >= 8, 60, "rs4 has not got 8 replicas")
+        await asyncio.to_thread(eventually, lambda: replicas(pdctl, "rs4") >= 8, "rs4 has not got 8 replicas")
 
         code, said, complained = await run_drain(pdctl, "rs4")
         assert code == 0, (said, complained)

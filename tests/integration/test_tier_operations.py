@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,12 @@ from rangelog import Client
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.object_keys import object_key
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 WAIT_S = 120.0
 PER_PART = 200
-
-
-async def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition that is asked for on a thread, and return what it found."""
-    deadline = time.monotonic() + WAIT_S
-    while not (found := await asyncio.to_thread(holds)):
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.2)
-    return found
 
 
 async def append_part(client: Client, number: int) -> None:
@@ -80,25 +71,32 @@ async def test_a_tier_through_an_operators_day(cluster_factory: Callable[..., Cl
     async with await rangelog.connect(cluster.connect_string) as client:
         await client.create_stream("s")
         await append_part(client, 0)
-        await until(lambda: tiered(pdctl, 1), "nothing is tiered")
+        await asyncio.to_thread(eventually, lambda: tiered(pdctl, 1), "nothing is tiered", WAIT_S)
         assert failing(pdctl) == set()
         # Where one server stalls, another uploads as well, and the later one is refused: a failing task until its next report.
-        await until(lambda: status(pdctl)["health"] == "healthy", "a tier that works is no reason to be degraded")
+        await asyncio.to_thread(
+            eventually,
+            lambda: status(pdctl)["health"] == "healthy",
+            "a tier that works is no reason to be degraded",
+            WAIT_S,
+        )
 
         first.rename(tmp_path / "away")
         first.write_bytes(b"no directory")
         await append_part(client, 1)
-        await until(lambda: failing(pdctl), "nobody says that the tier is away")
+        await asyncio.to_thread(eventually, lambda: failing(pdctl), "nobody says that the tier is away", WAIT_S)
         assert status(pdctl)["health"] == "degraded"
         first.unlink()
         (tmp_path / "away").rename(first)
-        await until(lambda: tiered(pdctl, 2) and not failing(pdctl), "the tier is not back")
+        await asyncio.to_thread(
+            eventually, lambda: tiered(pdctl, 2) and not failing(pdctl), "the tier is not back", WAIT_S
+        )
 
         second.mkdir()
         told = pdctl.json("cluster", "set-tier", f"file://{second}", "--yes")["tier_url"]
         assert told.startswith(f"file://{first} ") and told.endswith(f"=file://{second}")
         await append_part(client, 2)
-        objects = await until(lambda: tiered(pdctl, 3), "nothing goes to the new store")
+        objects = await asyncio.to_thread(eventually, lambda: tiered(pdctl, 3), "nothing goes to the new store", WAIT_S)
         assert [(first / each["key"]).exists() for each in objects] == [True, True, False]
         assert (second / objects[2]["key"]).exists()
         assert await cold_values(client) == list(range(3 * PER_PART))
@@ -118,7 +116,12 @@ async def test_a_tier_through_an_operators_day(cluster_factory: Callable[..., Cl
         )
         done = {each["kind"]: each["done"] for each in scrub(pdctl, "--verify", "--repair", "--yes")["findings"]}
         assert done == {"damaged": "is uploaded again", "missing": "is uploaded again", "orphan": "removed"}
-        await until(lambda: len(tiered(pdctl, 3)) == 3 and not scrub(pdctl, "--verify")["findings"], "no repair")
+        await asyncio.to_thread(
+            eventually,
+            lambda: len(tiered(pdctl, 3)) == 3 and not scrub(pdctl, "--verify")["findings"],
+            "no repair",
+            WAIT_S,
+        )
         assert not orphan.exists()
         async with await rangelog.connect(cluster.connect_string) as other:
             assert await cold_values(other) == list(range(3 * PER_PART))

@@ -21,11 +21,12 @@ import rangelog
 from rangelog import TlsConfig
 from rangelog.errors import HandshakeFailed
 from rangelog_cli.certs.authority import Authority, paths_of
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.principals import Principal, Role
 from tests.security.matrix import ROLES_OF_PORTS, Target, check, knock, targets_of
 from tests.support.certificates import TestCertificates
 from tests.support.leader import leader_of
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -164,10 +165,12 @@ async def _append_until_cancelled(client: rangelog.Client) -> None:
 async def _progress(load: asyncio.Task[None], more: int) -> None:
     """Wait until so many more are acked. Fails when the load does, or after a while."""
     wanted = len(_acked) + more
-    async with asyncio.timeout(GOES_ON_S):
-        while len(_acked) < wanted:
-            assert not load.done(), load.exception()
-            await asyncio.sleep(0.02)
+
+    def acked() -> bool:
+        assert not load.done(), load.exception()
+        return len(_acked) >= wanted
+
+    await until(acked, "no acks", GOES_ON_S)
 
 
 def _replace_authority(cluster: Cluster, new: Path) -> None:
@@ -188,8 +191,8 @@ def _replace_authority(cluster: Cluster, new: Path) -> None:
     _put(home / "ca.pem", old_pem + new_pem)
     for target in targets:
         new_callers.tls(_caller(target), "m")
-        wait_until(
-            lambda target=target: knocked(target, new_callers) == "admitted", GOES_ON_S, f"{target} trusts one only"
+        eventually(
+            lambda target=target: knocked(target, new_callers) == "admitted", f"{target} trusts one only", GOES_ON_S
         )
     for pem in sorted(home.glob("*-*.pem")):
         role = next(each for each in Role if pem.stem.startswith(f"{each}-"))
@@ -199,12 +202,12 @@ def _replace_authority(cluster: Cluster, new: Path) -> None:
         _put(Path(files.cert), Path(made.cert).read_bytes())
     for target in targets:
         served = (home / f"{target.server_role}-{target.process}.pem").read_text()
-        wait_until(
-            lambda target=target, served=served: _shown(target, served), GOES_ON_S, f"{target} shows its old one"
+        eventually(
+            lambda target=target, served=served: _shown(target, served), f"{target} shows its old one", GOES_ON_S
         )
     _put(home / "ca.pem", new_pem)
     for target in targets:
-        wait_until(lambda target=target: knocked(target, old_callers) == "refused", GOES_ON_S, f"{target} trusts both")
+        eventually(lambda target=target: knocked(target, old_callers) == "refused", f"{target} trusts both", GOES_ON_S)
         assert knocked(target, new_callers) == "admitted"
 
 

@@ -57,6 +57,7 @@ from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
 from rangelog_proto.v1.transaction_service_pb2_grpc import TransactionsStub
 from tests.integration.conftest import TEST_SETTINGS
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 HALF = 1 << 127
@@ -223,9 +224,11 @@ async def test_producers_members_and_programs_of_the_past(client: rangelog.Clien
         await expired.send("past", b"expired")
         assert expired._ping is not None
         expired._ping.cancel()  # a program that stands still
-        async with asyncio.timeout(30):
-            while (await client.transactions.describe("past")).state == "open":
-                await asyncio.sleep(0.05)
+
+        async def is_over() -> bool:
+            return (await client.transactions.describe("past")).state != "open"
+
+        await until(is_over, "the transaction does not expire")
         await refused(PreconditionFailed, expired.commit())
         open_one = program.transaction()
         await open_one.begin()

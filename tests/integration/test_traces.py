@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import rangelog
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core import tracing
 from tests.support.spans import recorded
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(180)]
 
@@ -67,7 +68,7 @@ async def test_one_trace_from_client_to_servers(
             ids = {f"0x{each.context.trace_id:032x}" for each in opened}
             calls = told("rangelog.v1.PlacementDriver/OpenWriter") + told("rangelog.v1.PlacementDriver/OpenWriters")
             assert ids <= {each["context"]["trace_id"] for each in calls}
-            await asyncio.to_thread(wait_until, lambda: bool(told("rangelog.tier.upload")), 60, "an upload")
+            await asyncio.to_thread(eventually, lambda: bool(told("rangelog.tier.upload")), "an upload")
             reader = client.reader("flights", start=0, end=1, follow=False, read_preference="cold_only")
             assert [record.value async for record in reader] == [b"one"]
             assert spans.named("rangelog.read.cold")
@@ -76,6 +77,6 @@ async def test_one_trace_from_client_to_servers(
             headers = dict(tracing.with_context(()))
         url = f"http://127.0.0.1:{cluster.plan.brokers[0].rest_port}/v1/streams"
         await asyncio.to_thread(urllib.request.urlopen, urllib.request.Request(url, headers=headers), None, 30)
-        await asyncio.to_thread(wait_until, lambda: bool(told("REST GET")), 30, "the span of the request")
+        await asyncio.to_thread(eventually, lambda: bool(told("REST GET")), "the span of the request", 30)
         (rest,) = told("REST GET")
         assert rest["context"]["trace_id"] == f"0x{spans.one('by hand').context.trace_id:032x}"

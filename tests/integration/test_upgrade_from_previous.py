@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
+import operator
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rangelog_pd.state.versions import FEATURE_LEVEL
 from tests.integration.helpers.pd_group import wait_for_version
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.integration.helpers.previous_program import PreviousProgram, install
+from tests.support.waiting import Seen, until, until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(700)]
 
@@ -30,8 +32,8 @@ ROLL_BYTES = 256 * 1024
 GAP_S_MAX = 10.0
 """Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
 election; a broker the move of its shards."""
-GROW_TIMEOUT_S = 60.0
-UPGRADE_TIMEOUT_S = 500.0
+GROW_S = 60.0
+UPGRADE_S = 500.0
 SMALL_COUNT = 12
 PACKING = {
     "RANGELOG_PD_AUTO_FINALIZE": "false",
@@ -107,13 +109,17 @@ class Clients:
     async def grow(self, count: int) -> None:
         """Until every writer has that many more acks, and its reader has read them."""
         wanted = {writer.output: len(writer.log().acked) + count for writer, _ in self.pairs()}
-        end_s = time.monotonic() + GROW_TIMEOUT_S
+
+        def counted(client: Client, records: Callable[[Client], Sized]) -> int:
+            assert client.process.running, f"{client.process.name} ended: {client.process.last_words()}"
+            return len(records(client))
+
         for writer, reader in self.pairs():
-            while min(len(writer.log().acked), len(reader.log().read)) < wanted[writer.output]:
-                for each in (writer, reader):
-                    assert each.process.running, f"{each.process.name} ended: {each.process.last_words()}"
-                assert time.monotonic() < end_s, f"{writer.process.name}: no acks, or they are not read"
-                await asyncio.sleep(0.2)
+            least = wanted[writer.output]
+            acked = partial(counted, writer, lambda each: each.log().acked)
+            await until(lambda acked=acked, least=least: acked() >= least, f"{writer.process.name}: no acks", GROW_S)
+            read = partial(counted, reader, lambda each: each.log().read)
+            await until_arrived(read, least, f"{reader.process.name} reads too little", GROW_S, by=operator.ge)
 
 
 @pytest.fixture(scope="module")
@@ -179,22 +185,20 @@ async def test_journals_of_two_members_are_left_by_a_drain(cluster_factory: Any,
         process.env.pop("PYTHONPATH")
         await asyncio.to_thread(cluster.restart, process.name)
 
-    async def next_is(name: str) -> dict[str, Any]:
-        end_s = time.monotonic() + GROW_TIMEOUT_S
-        while (told := await _asked(pdctl))["next"] != name:
-            assert time.monotonic() < end_s, (told["next"], told["waits"])
-            await asyncio.sleep(0.3)
-        return told
+    async def next_is(name: str, why: str = "") -> list[str]:
+        """Wait until a server is next and all others wait for this reason; return the others."""
 
-    end_s = time.monotonic() + GROW_TIMEOUT_S
-    told = await next_is("rs3")
-    while not all("would have too few copies" in each["reason"] for each in told["waits"]):  # not all have reported yet
-        assert time.monotonic() < end_s, told["waits"]
-        told = await next_is("rs3")
-    assert [each["name"] for each in told["waits"]] == ["rs1", "rs2"]
+        async def look() -> Seen:
+            told = await _asked(pdctl)
+            return Seen(told["next"] == name and all(why in each["reason"] for each in told["waits"]), told)
+
+        told: Any = (await until(look, f"{name} is not next", GROW_S)).value
+        return [each["name"] for each in told["waits"]]
+
+    assert await next_is("rs3", "would have too few copies") == ["rs1", "rs2"]
     drained = await asyncio.to_thread(pdctl, "server", "drain", "rs1", "--wait", "--timeout", "50s")
     assert drained.returncode == 0, drained
-    assert (await next_is("rs1"))["waits"] == []
+    assert await next_is("rs1") == []
     cluster.members["rs1"].env.pop("PYTHONPATH")
     await asyncio.to_thread(cluster.restart, "rs1")
     await asyncio.to_thread(pdctl.ok, "server", "uncordon", "rs1")
@@ -226,16 +230,21 @@ async def _upgrade(cluster: Cluster, previous: PreviousProgram, clients: Clients
     pdctl = Pdctl(cluster)
     replaced: list[str] = []
     put_back: set[str] = set()
-    end_s = time.monotonic() + UPGRADE_TIMEOUT_S
-    while len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) < SMALL_COUNT:
-        assert time.monotonic() < end_s, "the previous release does not put them into the tier"
-        await asyncio.sleep(0.3)
-    while len(replaced) < len(cluster.members):
+
+    async def small_count() -> int:
+        return len(await asyncio.to_thread(pdctl.json, "object", "list", "small"))
+
+    async def all_tiered() -> bool:
+        return await small_count() >= SMALL_COUNT
+
+    async def next_is_known() -> Seen:
         told = await _asked(pdctl)
-        assert time.monotonic() < end_s, f"only {replaced} were replaced: {told}"
-        if not told["next"] or told["next"] in replaced:
-            await asyncio.sleep(0.3)  # it is not heard of yet, or ranges have too few copies for a moment
-            continue
+        return Seen(told["next"] and told["next"] not in replaced, told)
+
+    await until(all_tiered, "the previous release does not put them into the tier", UPGRADE_S)
+    while len(replaced) < len(cluster.members):
+        # It is not heard of yet, or ranges have too few copies for a moment.
+        told: Any = (await until(next_is_known, f"only {replaced} were replaced", UPGRADE_S)).value
         assert told["cluster_version"] == previous.feature_level
         refused = await asyncio.to_thread(pdctl, "upgrade", "finalize", "--yes")
         assert refused.returncode == 5, "the cluster version rose while a process is of the previous release"
@@ -251,19 +260,22 @@ async def _upgrade(cluster: Cluster, previous: PreviousProgram, clients: Clients
         await asyncio.to_thread(cluster.restart, name)
         await clients.grow(50)
     assert set(replaced[:3]) == set(cluster.placement_drivers), "placement drivers go first"
-    told = await _asked(pdctl)
-    while any(each["older"] for each in told["processes"]):  # not all were heard of since
-        assert time.monotonic() < end_s, told
-        await asyncio.sleep(0.3)
+
+    async def none_is_older() -> Seen:
         told = await _asked(pdctl)
+        return Seen(not any(each["older"] for each in told["processes"]), told)
+
+    told = (await until(none_is_older, "a process of the previous release is known")).value
     assert told["cluster_version"] == previous.feature_level and told["finalize"]["hindrances"] == []
-    assert len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) == SMALL_COUNT
+    assert await small_count() == SMALL_COUNT
     done = await asyncio.to_thread(pdctl.json, "upgrade", "finalize", "--yes")
     assert done == {"cluster_version_before": previous.feature_level, "cluster_version": FEATURE_LEVEL}
     await wait_for_version(cluster, FEATURE_LEVEL)
-    while len(await asyncio.to_thread(pdctl.json, "object", "list", "small")) == SMALL_COUNT:
-        assert time.monotonic() < end_s, "small objects are not packed, which level 7 brings"
-        await asyncio.sleep(0.3)
+
+    async def packed() -> bool:
+        return await small_count() != SMALL_COUNT
+
+    await until(packed, "small objects are not packed, which level 7 brings")
 
 
 async def _asked(pdctl: Pdctl) -> dict[str, Any]:
@@ -279,10 +291,7 @@ async def _the_previous_release_stops(cluster: Cluster, previous: PreviousProgra
     await asyncio.to_thread(cluster.kill, name)
     process.env.update(previous.env)
     process.start()
-    end_s = time.monotonic() + GROW_TIMEOUT_S
-    while process.running:
-        assert time.monotonic() < end_s, "it goes on"
-        await asyncio.sleep(0.1)
+    await until(lambda: not process.running, "it goes on", GROW_S)
     assert "feature level" in process.last_words()
     process.env.pop("PYTHONPATH")
     await asyncio.to_thread(cluster.start_member, name)
@@ -290,14 +299,15 @@ async def _the_previous_release_stops(cluster: Cluster, previous: PreviousProgra
 
 async def _caught_up(clients: Clients) -> None:
     """Until the readers have read all that was acked."""
-    end_s = time.monotonic() + GROW_TIMEOUT_S
+
+    def read(reader: Client) -> set[tuple[int, int]]:
+        return {(shard, offset) for shard, offset, _ in reader.log().read}
+
     for writer, reader in clients.pairs():
-        while writer.process.running:
-            assert time.monotonic() < end_s
-            await asyncio.sleep(0.1)
-        while writer.log().acked.keys() - {(shard, offset) for shard, offset, _ in reader.log().read}:
-            assert time.monotonic() < end_s, f"{reader.process.name} does not catch up"
-            await asyncio.sleep(0.2)
+        await until(lambda process=writer.process: not process.running, f"{writer.process.name} goes on", GROW_S)
+        acked = set(writer.log().acked)
+        what = f"{reader.process.name} does not catch up"
+        await until_arrived(partial(read, reader), acked, what, GROW_S, by=operator.ge)
 
 
 async def _judge(cluster: Cluster, logs: dict[tuple[str, str], Log]) -> None:

@@ -6,7 +6,6 @@ is said. `make chaos KINDS=vanished-peer` does the same to whole hosts, with the
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import socket
 import struct
@@ -19,6 +18,7 @@ from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.serving import connection as serving
 from tests.support.memory_server import MemoryServer, memory_plane
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -46,9 +46,7 @@ async def test_only_who_is_there_keeps_a_connection(monkeypatch: pytest.MonkeyPa
         for each in (idle, owed):
             vanish(each)
         owed.send(Opcode.FETCH, data_pb2.Fetch(stream_id=1, range_index=0).SerializeToString())
-        async with asyncio.timeout(NOTICED_WITHIN_S):
-            while len(plane.connections) > 1:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(plane.connections) <= 1, within_s=NOTICED_WITHIN_S)
         with pytest.raises(RangeNotFound):
             await present.request(Opcode.FETCH, data_pb2.Fetch(stream_id=1).SerializeToString(), timeout_s=5.0)
         for each in clients:

@@ -21,9 +21,10 @@ from rangelog.spark import create_session
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.compact import compact_streams
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.limits import MIB
 from rangelog_core.stream_config import StreamConfig
+from tests.support.waiting import eventually
 
 VALUES = 1_000
 BY_HAND = {"RANGELOG_PD_REPACK_TARGET_BYTES": "0"}
@@ -74,7 +75,7 @@ def fill(client: rangelog.sync.Client, name: str, megabytes: int, record_bytes: 
             writer.submit(values[number % VALUES], key=b"k%d" % (number % 100))
         writer.flush()
     client.seal_stream(name)
-    wait_until(lambda: is_cold(client, name), TIERED_S, f"the hot copies of {name} stay")
+    eventually(lambda: is_cold(client, name), f"the hot copies of {name} stay", TIERED_S)
 
 
 def is_cold(client: rangelog.sync.Client, name: str) -> bool:

@@ -13,8 +13,10 @@ import pytest
 import rangelog.sync
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
+from tests.support.cluster_findings import registered
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +80,7 @@ def spark(quick: None) -> Iterator[SparkSession]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One placement driver, three range servers and two brokers, with a tier in a directory."""
     directory = tmp_path_factory.mktemp("spark")
-    with Cluster.open(directory, pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
+    with Cluster.open(directory, pds=1, range_servers=3, brokers=2, env=SETTINGS) as running, registered(running):
         wait_healthy(running)
         yield running
 
@@ -141,7 +143,7 @@ class Streams:
 
     def wait_for_drops(self, name: str, count: int) -> None:
         """Until the hot copies of `count` ranges are gone."""
-        wait_until(lambda: sum(self.hot_dropped(name)) >= count, 60.0, f"the hot copies of {name} stay")
+        eventually(lambda: sum(self.hot_dropped(name)) >= count, f"the hot copies of {name} stay")
 
 
 @pytest.fixture(scope="session")

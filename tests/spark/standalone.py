@@ -20,7 +20,7 @@ import pyspark
 
 from rangelog.spark.environment import bundled_java_home
 from rangelog_cli.local.ports import LOOPBACK, free_ports
-from rangelog_cli.local.processes import wait_until
+from tests.support.waiting import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _PROJECT = ("rangelog", "pyspark_rangelog", "pdctl", "_editable", "__editable__")
@@ -129,7 +129,7 @@ class Standalone:
         ]
         env_master = env | {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
         with running("master", [*master, "--webui-port", "0"], directory, env_master) as (_, log):
-            wait_until(lambda: listens(port), _START_S, f"the master does not listen: see {log}")
+            eventually(lambda: listens(port), f"the master does not listen: see {log}", _START_S)
             commands = [
                 [*worker, "--host", host, "--work-dir", f"{directory}/work{n}", url] for n, host in enumerate(_HOSTS, 1)
             ]
@@ -138,7 +138,7 @@ class Standalone:
                 running("worker2", commands[1], directory, env | {"SPARK_LOCAL_IP": _HOSTS[1]}) as two,
             ):
                 said = "Registering worker"
-                wait_until(lambda: log.read_text().count(said) == 2, _START_S, f"the workers do not come: see {log}")
+                eventually(lambda: log.read_text().count(said) == 2, f"the workers do not come: see {log}", _START_S)
                 yield cls(directory, python, url, dict([one, two]))
 
     def submit(self, *arguments: str) -> list[str]:

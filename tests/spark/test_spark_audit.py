@@ -19,10 +19,11 @@ from rangelog.spark.jobs import audit_tasks
 from rangelog.spark.jobs.audit import audit_streams
 from rangelog.spark.jobs.audit_plan import plan_stream
 from rangelog.spark.jobs.cluster import ClusterAddress
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_proto.v1 import common_pb2
 from tests.spark.conftest import Filled, Streams
 from tests.spark.job_fixtures import COUNT, SMALL_RANGES, mixed, run
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ __all__ = ["mixed", "run"]
 def doubled(streams: Streams) -> Filled:
     """A stream whose sealed ranges are hot and tiered."""
     filled = streams.fill("jobs-doubled", COUNT, flushed_every=1_000, hot_retention_seconds=3_600, **SMALL_RANGES)
-    wait_until(lambda: is_tiered(streams, filled.name), 60.0, "not all are tiered")
+    eventually(lambda: is_tiered(streams, filled.name), "not all are tiered")
     return filled
 
 
@@ -83,7 +84,7 @@ def test_an_audit_finds_a_damaged_object(run: Any, streams: Streams, cluster: Cl
     """A byte that flipped in the tier directory, and an object that is missing: each is named, and the exit code is 1."""
     streams.fill("damaged-object", COUNT, flushed_every=1_000, hot_retention_seconds=1, **SMALL_RANGES)
     streams.wait_for_drops("damaged-object", 3)
-    wait_until(lambda: all(streams.hot_dropped("damaged-object")[:2]), 60.0, "the first two ranges are hot")
+    eventually(lambda: all(streams.hot_dropped("damaged-object")[:2]), "the first two ranges are hot")
     first, second = objects_of(streams, "damaged-object")[:2]
     tier = next(cluster.directory.rglob(first.key)).parents[len(Path(first.key).parts) - 1]
     data = bytearray((tier / first.key).read_bytes())

@@ -17,10 +17,11 @@ import pytest
 import rangelog.spark.jobs.__main__
 from rangelog.spark import write_archive
 from rangelog_cli.local.ports import LOOPBACK, free_ports
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from tests.spark import standalone
 from tests.spark.conftest import Filled, Streams, slow_environment
 from tests.spark.standalone import SMALL, SPARK_HOME, Standalone
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -144,7 +145,7 @@ def test_an_executor_dies(
     process, log = start(machines.submit("--py-files", str(archive), *job), machines.env | at_driver(archive))
     for copy in ("batch", "query"):
         mark = tmp_path / copy
-        wait_until(lambda mark=mark: mark.exists() or process.poll() is not None, ENDS_S, f"no task stops: see {log}")
+        eventually(lambda mark=mark: mark.exists() or process.poll() is not None, f"no task stops: see {log}", ENDS_S)
         assert process.poll() is None, log.read_text()[-6_000:]
         os.kill(standalone.executor_of(int(mark.read_text())), signal.SIGKILL)
     ends_well(process, log)
@@ -173,7 +174,7 @@ def connect_server(machines: Standalone, archive: Path, *settings: str) -> Itera
     server = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", machines.url, *conf, *settings, *main]
     env = machines.env | at_driver(archive) | {"SPARK_DAEMON_MEMORY": "768m"}
     with standalone.running("connect", server, machines.directory, env) as (_, log):
-        wait_until(lambda: standalone.listens(port), ENDS_S, f"the server does not listen: see {log}")
+        eventually(lambda: standalone.listens(port), f"the server does not listen: see {log}", ENDS_S)
         yield f"sc://{LOOPBACK}:{port}"
 
 

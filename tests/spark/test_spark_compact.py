@@ -14,12 +14,13 @@ import rangelog.sync
 from rangelog.spark.jobs.audit import audit_streams
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.compact import compact_streams
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.manifest import parse_manifest
 from rangelog_core.object_keys import manifest_key
 from rangelog_core.stream_config import StreamConfig
 from tests.spark.conftest import START_MS, Filled, Streams
 from tests.spark.job_fixtures import run
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,12 +77,12 @@ def test_few_large_objects_with_the_same_rows(
     assert frame.where("offset >= 23990").count() == 10
     assert audit_streams(spark, address, stream="compact-flights").is_good
     tier = Path(client.run(client.asynchronous.metadata.tier_url()).removeprefix("file://"))
-    wait_until(lambda: not any((tier / each.key).exists() for each in before), 60.0, "the earlier objects stay")
+    eventually(lambda: not any((tier / each.key).exists() for each in before), "the earlier objects stay")
     manifest = tier / manifest_key(after[0].stream_id, "compact-flights")
-    wait_until(
+    eventually(
         lambda: [each.key for each in parse_manifest(manifest.read_bytes(), "it").objects] == [after[0].key],
-        30.0,
         "the manifest names others",
+        30.0,
     )
     assert rows_of(client, "compact-flights") == filled.rows
     assert compact_streams(spark, address, stream="compact-flights").streams[0].repacked_bytes == 0
@@ -104,7 +105,7 @@ def test_readers_go_on_while_objects_are_replaced(
     live = {each.key for each in objects_of(client, "compact-read")}
     gone = [each for each in before if each.key not in live]
     assert len(gone) > 4
-    wait_until(lambda: not any((tier / each.key).exists() for each in gone), 60.0, "the earlier objects stay")
+    eventually(lambda: not any((tier / each.key).exists() for each in gone), "the earlier objects stay")
     seen += list(reader)
     assert [(r.offset, r.value) for r in seen] == [(row[0], row[3]) for row in filled.rows]
     assert sorted(rows.collect()) == list(range(COUNT))

@@ -24,10 +24,11 @@ from rangelog.spark.jobs.export_manifest import FILE_NAME
 from rangelog.spark.jobs.replay import ReplayOptions, replay_stream
 from rangelog.spark.jobs.report import report_streams
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import StreamNotFound, TopicExists
 from tests.spark.conftest import START_MS, Filled, Streams
 from tests.spark.job_fixtures import COUNT, mixed, run
+from tests.support.waiting import arrives, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,7 +152,7 @@ def test_a_replay_into_a_topic(run: Any, client: rangelog.sync.Client, clicks: t
             return True
         return False
 
-    wait_until(created_anew, 60.0, "the topic's name is not free")
+    eventually(created_anew, "the topic's name is not free")
     code, _, err = run(*argv)
     assert (code, "with to_id" in err) == (2, True), err
 
@@ -354,9 +355,12 @@ def test_an_interrupted_replay_ends_cleanly(
     with (tmp_path / "err").open("w") as file:
         process = subprocess.Popen([*argv, "--follow"], stderr=file, env=env, start_new_session=True)
     try:
-        wait_until(
-            lambda: client.end_offset(target) == 1_000 or process.poll() is not None, 200.0, "nothing is appended"
-        )
+
+        def appended() -> int:
+            assert process.poll() is None, (tmp_path / "err").read_text()[-2000:]
+            return client.end_offset(target)
+
+        arrives(appended, 1_000, "all records are appended", 200.0)
         process.send_signal(signal.SIGINT)
         process.wait(60)
     finally:

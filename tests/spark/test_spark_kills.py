@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import rangelog.sync
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from tests.spark.conftest import Streams
 from tests.spark.killable import Driver
+from tests.support.waiting import arrives
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -48,14 +50,14 @@ def test_killed_drivers_and_workers_lose_and_repeat_nothing(
     for count in KILLS_AT:
         driver = copying(cluster, tmp_path, kind, source, name)
         try:
-            wait_until(lambda count=count: len(found()) >= count, ENDS_S, f"the driver is slow: {driver.log}")
+            arrives(lambda: len(found()), count, f"the driver copies: {driver.log}", ENDS_S, by=operator.ge)
         finally:
             driver.kill()
     before = len(found())
     assert before < RECORDS, "the driver was done before it was killed"
     driver = copying(cluster, tmp_path, kind, source, name)
     try:
-        wait_until(lambda: len(found()) > before, ENDS_S, f"the driver is slow: {driver.log}")
+        arrives(lambda: len(found()), before, f"the driver copies: {driver.log}", ENDS_S, by=operator.gt)
         assert driver.kill_workers()
         driver.process.wait(ENDS_S)  # those of tasks are started anew; without that of the commits the query ends
     finally:
@@ -67,7 +69,7 @@ def test_killed_drivers_and_workers_lose_and_repeat_nothing(
         driver.kill()
     wanted = [(key, value) for _, _, key, value, _ in filled.rows]
     if kind == "topic":
-        wait_until(lambda: len(found()) >= RECORDS, 30.0, "the last transaction is not merged")
-        assert sorted(found(), key=repr) == sorted(wanted, key=repr)
+        wanted.sort(key=repr)
+        arrives(lambda: sorted(found(), key=repr), wanted, "the last transaction is merged")
     else:
         assert found() == wanted

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,9 +18,10 @@ import pytest
 
 import rangelog.sync
 from rangelog.spark.jobs.mirror import NULL_VALUE_HEADER
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.record import Record
 from tests.spark.killable import Driver
+from tests.support.waiting import arrives
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -116,9 +118,8 @@ def test_a_mirror_whose_driver_is_killed_has_each_record_once_and_in_order(
         begun = client.end_offset(TARGET)
         driver = mirroring(kafka, cluster, tmp_path)
         try:
-            wait_until(
-                lambda begun=begun: client.end_offset(TARGET) > begun + BATCH, ENDS_S, f"it is slow: {driver.log}"
-            )
+            what = f"the driver copies: {driver.log}"
+            arrives(lambda: client.end_offset(TARGET), begun + BATCH, what, ENDS_S, by=operator.gt)
             assert driver.process.poll() is None, "it was done before it was killed"
         finally:
             driver.kill()

@@ -17,9 +17,10 @@ from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.planning import plan_spans
 from rangelog.spark.reading import read_span
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -89,7 +90,7 @@ def test_objects_are_trimmed_while_they_are_read(options: Any, streams: Any, clu
     streams.client.trim_stream("trimmed-cold", COUNT)
     objects = cluster.directory / "tier" / "streams" / str(stream_id(streams, "trimmed-cold"))
     # The last range stays: offsets go on from it. Its object goes.
-    wait_until(lambda: not list(objects.rglob("*.parquet")), 60.0, f"{objects} stays")
+    eventually(lambda: not list(objects.rglob("*.parquet")), f"{objects} stays")
     with pytest.raises(OffsetTrimmed) as caught:
         values(tables)
     assert caught.value.offset == COUNT
@@ -121,7 +122,7 @@ def test_deleted_while_it_is_read(options: Any, streams: Any, cluster: Cluster) 
     tables = read_span(asked, Selection(), *one_span(asked))
     next(tables)
     streams.client.delete_stream("deleted")
-    wait_until(lambda: not any(objects.rglob("*.parquet")), 60.0, f"{objects} stays")
+    eventually(lambda: not any(objects.rglob("*.parquet")), f"{objects} stays")
     with pytest.raises(StreamNotFound):
         values(tables)
 
@@ -131,7 +132,7 @@ def test_a_damaged_object_is_never_served(options: Any, streams: Any, cluster: C
     filled = streams.fill("damaged", COUNT, hot_retention_seconds=float("inf"))
     streams.client.seal_stream("damaged")
     objects = cluster.directory / "tier" / "streams" / str(stream_id(streams, "damaged"))
-    wait_until(lambda: is_tiered(streams, "damaged"), 60.0, "nothing is uploaded")
+    eventually(lambda: is_tiered(streams, "damaged"), "nothing is uploaded")
     (path,) = objects.rglob("*.parquet")
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 3] ^= 0x10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +14,10 @@ from pyspark.errors import StreamingQueryException
 
 import rangelog.sync
 from rangelog import TopicConfig
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
 from tests.spark.conftest import START_MS
+from tests.support.waiting import arrives, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,14 +128,14 @@ def test_a_query_that_goes_on_follows_what_is_appended(client: rangelog.sync.Cli
     try:
         for start, end in ((0, 100), (100, 400), (400, 401)):
             append(client, "following", range(start, end))
-            wait_until(lambda end=end: len(queries.rows) >= end, ENDS_S, f"{end} records do not come")
+            arrives(lambda: len(queries.rows), end, f"{end} records", ENDS_S, by=operator.ge)
         assert sorted(numbers_of(queries.rows)) == list(range(401))
 
         def told(what: str) -> int:
             source = query.lastProgress["sources"][0] if query.lastProgress else {}
             return json.loads(source[what])["streams"]["following"]["offset"] if source.get(what) else -1
 
-        wait_until(lambda: told("endOffset") == 401, ENDS_S, "the progress does not say where the query is")
+        eventually(lambda: told("endOffset") == 401, "the progress does not say where the query is", ENDS_S)
         assert told("latestOffset") == 401
     finally:
         query.stop()
@@ -151,7 +153,7 @@ def test_ranges_that_are_tiered_meanwhile(client: rangelog.sync.Client, queries:
         _, ranges = client.run(client.asynchronous.metadata.ranges("moving-query", 0))
         return all(each.hot_dropped for each in ranges)
 
-    wait_until(dropped, ENDS_S, "the hot copies stay")
+    eventually(dropped, "the hot copies stay", ENDS_S)
     rest = queries.run(queries.load(stream="moving-query"), "value")
     assert sorted(numbers_of(first + rest)) == list(range(8_000))
 
@@ -268,7 +270,7 @@ def test_what_was_trimmed_unread_of_a_topic(client: rangelog.sync.Client, querie
     produce(client, "trimmed-topic", range(100, 300))
     client.topics.scale("trimmed-topic", [0, 1], 3, timeout_s=60)
     client.topics.truncate("trimmed-topic", client.topics.cut("trimmed-topic", "tail"))
-    wait_until(lambda: client.topics.describe("trimmed-topic").state == "active", ENDS_S, "it goes on being truncated")
+    eventually(lambda: client.topics.describe("trimmed-topic").state == "active", "it goes on being truncated", ENDS_S)
     produce(client, "trimmed-topic", range(300, 340))
     told = failure(lambda: queries.run(queries.load(topic="trimmed-topic"), "value"))
     assert "trimmed" in told and "set failOnDataLoss=false to go on" in told

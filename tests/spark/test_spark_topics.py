@@ -13,11 +13,12 @@ import pytest
 
 import rangelog.sync
 from rangelog import Cut, ProducerAck, TopicConfig, TopicConfigChange, errors
-from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 from tests.spark.conftest import START_MS
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,10 +101,10 @@ def scaled(client: rangelog.sync.Client) -> Producer:
     producer.send(ROUND)
     client.topics.scale("scaled", producer.current()[1:], 1)
     producer.send(ROUND)
-    wait_until(lambda: sum(producer.hot_dropped()) >= 4, 60.0, "the hot copies of the topic stay")
+    eventually(lambda: sum(producer.hot_dropped()) >= 4, "the hot copies of the topic stay")
     stays = TopicConfigChange(stream=StreamConfigChange(hot_retention_seconds=float("inf")))
     client.topics.update("scaled", stays)
-    wait_until(lambda: client.topics.describe("scaled").state == "active", 30.0, "the topic is being updated")
+    eventually(lambda: client.topics.describe("scaled").state == "active", "the topic is being updated", 30.0)
     producer.send(ROUND)
     return producer
 
@@ -198,7 +199,7 @@ def test_a_data_frame_stays_what_it_was(read: Callable[..., DataFrame], client: 
     producer.send(ROUND)
     client.topics.scale("growing", producer.current(), 1)
     producer.send(ROUND)
-    wait_until(lambda: sum(producer.hot_dropped()) >= 2, 60.0, "the hot copies of the topic stay")
+    eventually(lambda: sum(producer.hot_dropped()) >= 2, "the hot copies of the topic stay")
     assert frame.count() == ROUND
     assert rows_of(frame) == before
     assert frame.join(frame, ["shard", "offset"]).count() == ROUND
@@ -234,7 +235,7 @@ def test_truncated_parts_are_gone_and_said_so(read: Callable[..., DataFrame], cl
     producer.send(100)
     cut = Cut(producer.topic_id, {0: 600})
     client.topics.truncate("truncated", cut)
-    wait_until(lambda: client.topics.describe("truncated").state == "active", 30.0, "the topic is being truncated")
+    eventually(lambda: client.topics.describe("truncated").state == "active", "the topic is being truncated", 30.0)
     assert rows_of(read("truncated")) == [row for row in producer.expected() if row[0] > 0 or row[1] >= 600]
     start = Cut(producer.topic_id, {0: 599}).to_json()
     for frame in (before, read("truncated", start=start)):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rangelog import Client, Cursor, CursorReader, errors
+from tests.support.waiting import Seen, until
 
 FINAL_S = 20.0
 
@@ -36,20 +37,26 @@ async def offset_of(client: Client, stream: str, name: str = "billing") -> int |
 
 async def once_the_end_is_known(call: Callable[[], Awaitable[Cursor]]) -> Cursor:
     """Repeat a call while the replicas of the last range do not answer, as a program may."""
-    async with asyncio.timeout(FINAL_S):
-        while True:
-            try:
-                return await call()
-            except errors.Unavailable as error:
-                assert error.retriable and not error.outcome_unknown
-                await asyncio.sleep(0.01)
+
+    async def answered() -> Cursor | None:
+        try:
+            return await call()
+        except errors.Unavailable as error:
+            assert error.retriable and not error.outcome_unknown
+            return None
+
+    found: Cursor = await until(answered, "the end is not known", FINAL_S)
+    return found
 
 
 async def until_offset(client: Client, stream: str, wanted: int) -> None:
     """Wait until the cursor is there."""
-    async with asyncio.timeout(FINAL_S):
-        while await offset_of(client, stream) != wanted:
-            await asyncio.sleep(0.01)
+
+    async def is_there() -> Seen:
+        found = await offset_of(client, stream)
+        return Seen(found == wanted, found)
+
+    await until(is_there, f"the cursor is not at {wanted}", FINAL_S)
 
 
 class CursorContract:

@@ -15,8 +15,8 @@ from rangelog_broker.shards.shard import OwnedShard
 from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
-from tests.support.memory_cluster import until
 from tests.support.owner_cluster import OwnerCluster
+from tests.support.waiting import until
 
 
 class MemoryBroker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import Mock
 
@@ -121,15 +121,6 @@ class Cluster:
     def fetches(self) -> list[int]:
         """How many fetches each server has under way."""
         return [server.fetches() for server in self.servers]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it, for 5,000 looks: a machine that stands still takes none of them away."""
-    for _ in range(5_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise TimeoutError
 
 
 async def at_once(attempt: int) -> None:

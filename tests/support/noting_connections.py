@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from rangelog._append.runner import AppenderRunner
@@ -90,10 +90,3 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     while not all(connection.listener for connection in connections.of.values()):
         await asyncio.sleep(0)
     return writer
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that is to happen soon."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)

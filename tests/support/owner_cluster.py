@@ -30,7 +30,7 @@ from rangelog_pd.handlers.service import SERVICES, bound
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import broker_pb2, pd_pb2, pd_state_pb2, topic_pb2
-from tests.support.memory_cluster import until
+from tests.support.waiting import until
 
 SERVERS = ("rs1", "rs2", "rs3")
 QUARTER = KEY_SPACE_END // 4
@@ -213,9 +213,11 @@ class OwnerCluster:
 
     async def until_state(self, topic_id: int, state: topic_pb2.TopicState) -> None:
         """Wait until the topic is in a state."""
-        async with asyncio.timeout(20):
-            while (await self.describe(topic_id)).topic.state != state:
-                await asyncio.sleep(0.002)
+
+        async def is_there() -> bool:
+            return (await self.describe(topic_id)).topic.state == state
+
+        await until(is_there, f"the topic is not in state {state}")
 
     async def read(self, topic_id: int, shard_id: int) -> list[bytes]:
         """All acked records of a shard, as a reader finds them."""

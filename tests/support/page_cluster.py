@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import rangelog
 from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster
 from rangelog_proto.v1 import pd_pb2
+from tests.support.waiting import until
 
 HOSTILE = b"<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\xe2\x80\xae"
 RANGE_RECORDS = (900, 2_200, 300, 1_500)
@@ -56,7 +56,10 @@ async def fill(cluster: Cluster) -> None:
 
 async def until_tiered(cluster: Cluster, ranges: int) -> None:
     """Wait until so many ranges of `flights` are in the tier."""
-    async with await rangelog.connect(cluster.connect_string, tls=cluster.client_tls) as client, asyncio.timeout(60):
+    async with await rangelog.connect(cluster.connect_string, tls=cluster.client_tls) as client:
         request = pd_pb2.ListObjectsRequest(name="flights")
-        while len((await client.metadata.pd.list_objects(request, timeout_s=5)).objects) < ranges:
-            await asyncio.sleep(0.2)
+
+        async def tiered() -> bool:
+            return len((await client.metadata.pd.list_objects(request, timeout_s=5)).objects) >= ranges
+
+        await until(tiered, "ranges are not in the tier")

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import Seen, eventually
+
 Objects = list[dict[str, Any]]
 PROGRAMS = Path(sys.executable).parent
 POLL = 0.05
@@ -123,10 +125,12 @@ class Pod:
 
     def wait_for(self, which: str, timeout_s: float = 90.0) -> None:
         """Probe until it succeeds; the process must not end meanwhile."""
-        end_s = time.monotonic() + timeout_s
-        while not self.probe(which):
+
+        def succeeds() -> Seen:
             assert self._process is not None and self._process.poll() is None, f"{self.name} ended: {self.log()}"
-            assert time.monotonic() < end_s, f"{self.name}: {which} fails: {self.log()}"
+            return Seen(self.probe(which), self.log())
+
+        eventually(succeeds, f"{self.name}: {which} fails", timeout_s)
 
     def stop(self) -> tuple[str, float]:
         """preStop, then SIGTERM, all within the grace time; return what a failing hook said, and how long the hook took."""

@@ -19,6 +19,7 @@ from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import broker_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
+from tests.support.waiting import until
 
 TIMEOUT_S = 30.0
 
@@ -47,12 +48,16 @@ async def cover(client: Client, name: str) -> None:
     )
     await brokers.register_broker(row, timeout_s=TIMEOUT_S)
     beat = broker_pb2.BrokerHeartbeatRequest(name=row.name, incarnation=row.incarnation, complete=True)
-    async with asyncio.timeout(TIMEOUT_S):
-        while (await client.topics.describe(name)).state == "truncating":
-            asked = (await brokers.broker_heartbeat(beat, timeout_s=TIMEOUT_S)).cover
-            del beat.covered[:]
-            beat.covered.extend(asked)
-            await asyncio.sleep(0.05)
+
+    async def truncated() -> bool:
+        if (await client.topics.describe(name)).state != "truncating":
+            return True
+        asked = (await brokers.broker_heartbeat(beat, timeout_s=TIMEOUT_S)).cover
+        del beat.covered[:]
+        beat.covered.extend(asked)
+        return False
+
+    await until(truncated, "the topic is being truncated", TIMEOUT_S)
 
 
 async def write(client: Client, topic_id: int, shard_id: int, records: Sequence[bytes | AppendRecord]) -> int:

@@ -12,8 +12,8 @@ from rangelog import Client
 from rangelog_broker import runtime as runtimes
 from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
-from tests.support.memory_cluster import until
 from tests.support.owner_cluster import owner_cluster
+from tests.support.waiting import until
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The house rules that no linter checks: sizes, docstrings, words, waiting, and what must not be in the project."""
+"""The house rules that no linter checks: sizes, docstrings, words, and what must not be in the project."""
 
 from __future__ import annotations
 
@@ -118,9 +118,6 @@ CORES = (
 """What decides correctness. Ruff bans modules there (pyproject.toml); the built-in functions are banned here."""
 
 WITHOUT_ASSERTIONS = ("range_server/",)
-
-MAY_SLEEP = {("test_consensus_crash.py", "test_kill_all_three_around_a_compaction")}
-"""The moment of its kill is drawn at random: nothing is waited for."""
 
 COUNTERPARTS = {
     "Client", "Reader", "Writer", "SerializingWriter", "SerializingProducer", "SerializingTransaction",
@@ -322,30 +319,6 @@ def test_no_machine_paths() -> None:
         and pattern.search(path.read_text(errors="ignore"))
     ]
     assert not found, found
-
-
-def sleeps(function: Function) -> Iterator[int]:
-    """Lines on which a function sleeps, other than between two looks at a condition (asyncio only) or for no time."""
-    polls = {id(each) for loop in ast.walk(function) if isinstance(loop, ast.While) for each in ast.walk(loop)}
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Call):
-            continue
-        called = ast.unparse(node.func)
-        waits = called == "asyncio.sleep" and ast.unparse(node.args[0]) != "0" and id(node) not in polls
-        if waits or called in ("time.sleep", "sleep"):
-            yield node.lineno
-
-
-def test_tests_do_not_sleep() -> None:
-    """No test waits by the clock: conditions are polled with a deadline."""
-    sleeping = [
-        f"{name_of(path)}:{line} {node.name}"
-        for path in _test_files()
-        for node in functions(tree_of(path))
-        if node.name.startswith("test_") and (path.name, node.name) not in MAY_SLEEP
-        for line in sleeps(node)
-    ]
-    assert not sleeping, sleeping
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import secrets
 import shutil
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from rangelog_cli.local.ports import LOOPBACK, free_ports
+from tests.support.waiting import Seen, eventually
 from tools.helm_golden import CHART, ROOT
 
 PROGRAM, HELM = ROOT / "build" / "bin" / "kube-apiserver", ROOT / "build" / "bin" / "helm"
@@ -67,7 +67,7 @@ class KubeApiServer:
         ]  # fmt: skip
         self.config = directory / "kubeconfig"
         self.config.write_text(json.dumps(self._config()))
-        self._wait()
+        eventually(self._serves, "the API server does not serve", START_S)
 
     def close(self) -> None:
         """End both."""
@@ -118,10 +118,7 @@ class KubeApiServer:
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             self.make(path, {"metadata": {"name": f"{plural}.{group}"}, "spec": spec})
             served_path = f"/apis/{group}/{version}/namespaces/default/{plural}"
-            end_s = time.monotonic() + START_S
-            while self.call("GET", served_path)[0] != 200:
-                assert time.monotonic() < end_s, f"{kind} is not served"
-                time.sleep(0.1)
+            eventually(lambda path=served_path: self.call("GET", path)[0] == 200, f"{kind} is not served", START_S)  # type: ignore[misc]
 
     def helm(self, *arguments: str) -> str:
         """Run helm against it; it must succeed."""
@@ -168,17 +165,11 @@ class KubeApiServer:
             "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
         }  # fmt: skip
 
-    def _wait(self) -> None:
-        end_s = time.monotonic() + START_S
-        while True:
-            try:
-                if self.authority.exists() and self.call("GET", "/version")[0] == 200:
-                    status, _ = self.call("GET", "/api/v1/namespaces/default")
-                    if status == 200:
-                        return
-            except (OSError, ssl.SSLError, ValueError):
-                pass
-            log = (self.directory / "kube-apiserver.log").read_text()[-2_000:]
-            assert all(each.poll() is None for each in self._processes), log
-            assert time.monotonic() < end_s, log
-            time.sleep(0.2)
+    def _serves(self) -> Seen:
+        log = (self.directory / "kube-apiserver.log").read_text()[-2_000:]
+        assert all(each.poll() is None for each in self._processes), log
+        try:
+            paths = ("/version", "/api/v1/namespaces/default") if self.authority.exists() else ("",)
+            return Seen(all(path and self.call("GET", path)[0] == 200 for path in paths), log)
+        except (OSError, ssl.SSLError, ValueError):
+            return Seen(holds=False, value=log)

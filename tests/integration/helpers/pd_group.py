@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
+from tests.support.waiting import Seen, until
 
 SETTINGS = {"RANGELOG_PD_SNAPSHOT_ENTRIES": "100"}
 """Snapshots are taken all the time, so that restarts and rejoins go through them."""
@@ -42,41 +43,46 @@ class Group:
 
     async def leader(self, *but: str) -> str:
         """The name of who leads by the word of a living member; waits for an election."""
-        deadline = time.monotonic() + CALL_S
-        while time.monotonic() < deadline:
+
+        async def leading() -> str:
             for name in self.names:
                 if name in but or not self.cluster.members[name].running:
                     continue
                 with contextlib.suppress(grpc.RpcError):
                     async with channel(self.address(name)) as stub:
                         told = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
-                        leading = [each.name for each in told.members if each.leader]
-                        if leading and leading[0] not in but and told.has_majority:
-                            return str(leading[0])
-            await asyncio.sleep(0.05)
-        raise AssertionError("nobody leads")
+                        found = [each.name for each in told.members if each.leader]
+                        if found and found[0] not in but and told.has_majority:
+                            return str(found[0])
+            return ""
+
+        return str(await until(leading, "nobody leads"))
 
 
 async def described(cluster: Any) -> pb.DescribeClusterResponse:
     """As the leader describes the cluster; waits for one."""
-    end_s = time.monotonic() + 20
-    while time.monotonic() < end_s:
+
+    async def by_leader() -> pb.DescribeClusterResponse | None:
         for address in cluster.pd_addresses:
             with contextlib.suppress(Exception):
                 async with channel(address) as stub:
                     found = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
                     if found.has_majority and any(each.leader for each in found.members):
                         return found
-        await asyncio.sleep(0.1)
-    raise AssertionError("nobody leads")
+        return None
+
+    found: pb.DescribeClusterResponse = await until(by_leader, "nobody leads")
+    return found
 
 
 async def wait_for_version(cluster: Any, version: int) -> pb.DescribeClusterResponse:
     """Until the cluster is at a version."""
-    end_s = time.monotonic() + 20
-    while (found := await described(cluster)).cluster_version != version:
-        assert time.monotonic() < end_s, f"the cluster stays at version {found.cluster_version}"
-        await asyncio.sleep(0.1)
+
+    async def is_there() -> Seen:
+        found = await described(cluster)
+        return Seen(found.cluster_version == version, found)
+
+    found: pb.DescribeClusterResponse = (await until(is_there, f"the cluster is not at version {version}")).value
     return found
 
 
@@ -148,17 +154,6 @@ class FakeServers:
         self.replicas[name][stream_id, index] = pb.ReplicaReport(
             stream_id=stream_id, range_index=index, state=state, durable_offset=end, size_bytes=100
         )
-
-
-async def until(condition: Callable[[], Any], what: str) -> Any:
-    """Poll until the condition gives something; returns that."""
-    deadline = time.monotonic() + CALL_S
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not in time: {what}")
 
 
 async def new_stream(pd: PdClient, name: str = "s") -> tuple[int, int]:

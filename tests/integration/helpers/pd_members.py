@@ -6,14 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.process import Process, stop_all
 from tests.integration.helpers.pdctl_command import _environment
+from tests.support.waiting import eventually
 
 SECRET = "of the members of this group"
 
@@ -87,7 +86,7 @@ class Members:
 
     def leader(self) -> str:
         """Who leads; waits for one."""
-        found = until(lambda: [each["name"] for each in self.listed()["members"] if each["leader"]], "a leader")
+        found = eventually(lambda: [each["name"] for each in self.listed()["members"] if each["leader"]], "a leader")
         return str(found[0])
 
     def stop(self) -> None:
@@ -110,12 +109,3 @@ class Members:
             env=self._env,
         )
         self.processes[name].start()
-
-
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
-    """Poll until the condition gives something; returns that."""
-    end_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < end_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.1)
-    return found

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rangelog_cli.local.ports import free_ports
-from rangelog_cli.local.processes import wait_until
+from tests.support.waiting import eventually
 
 VERSION = "v1.8.0"
 MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
@@ -67,7 +67,7 @@ def running_versitygw(directory: Path, credentials: Mapping[str, str]) -> Iterat
             return probing.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_until(listens, 30.0, "versitygw does not listen")
+        eventually(listens, "versitygw does not listen", 30.0)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill()

@@ -22,8 +22,8 @@ from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_proto.v1 import broker_pb2, data_pb2
-from tests.support.memory_cluster import until
 from tests.support.owner_cluster import OwnerCluster, made_batch, owner_cluster
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from rangelog_server.wal.log import HERE_BYTES_MAX, Wal
 from rangelog_server_common.metrics.call_tally import CallTally
 from tests.fakes.faces import LogDisk
 from tests.support.memory_server import Client
+from tests.support.waiting import until
 
 
 def values(plane: DataPlane, agent: Any = None) -> dict[str, Any]:
@@ -71,13 +72,11 @@ async def test_entries_on_the_thread_are_measured() -> None:
     wal.on_flushed = done.extend
     wal.start(loop.call_soon_threadsafe, loop.call_soon)
     async with asyncio.timeout(20):
-        while wal.waits_for_segment:
-            await asyncio.sleep(0.001)
+        await until(lambda: not wal.waits_for_segment)
         for number in range(20):
             wal.submit(Kind.BATCHES, 1, 0, b"x" * (HERE_BYTES_MAX + 1 if number % 3 == 0 else 10), b"", 0, number)
             wal.kick()
-        while len(done) < 20:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(done) >= 20)
     assert wal.write_durations.count == 20 and not wal._groups_on_thread
     assert wal.commit_durations.count <= 20 and wal.committing_s == 0
     wal.close()

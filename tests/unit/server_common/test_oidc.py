@@ -22,6 +22,7 @@ from rangelog_server_common.tokens.jwks_refresh import JwksRefresh
 from rangelog_server_common.tokens.oidc import KEYS_BYTES_MAX, OidcIssuer
 from rangelog_server_common.tokens.settings import open_verifier
 from rangelog_server_common.tokens.verifier import NO_TRUST, TokenVerifier
+from tests.support.waiting import until
 
 NOW_S = 1_900_000_000
 URL, AUDIENCE = "https://sso.example.org/realms/x", "rangelog-test"
@@ -221,12 +222,10 @@ async def test_an_unknown_key_has_the_keys_fetched_at_once() -> None:
         served.document = jwks(RSA)
         running = asyncio.create_task(JwksRefresh(of, served.url, refresh_s=3600.0, again_s=0.01).run())
         async with asyncio.timeout(20):
-            while not of.keys_version:
-                await asyncio.sleep(0.01)
+            await until(lambda: of.keys_version)
             fresh = RSAKey.generate_key(2048, {"kid": "r2"})
             served.document = jwks(RSA, fresh)
-            while not counts(of, signed(key=fresh)):
-                await asyncio.sleep(0.01)
+            await until(lambda: counts(of, signed(key=fresh)))
         assert of.keys_version == 2
         running.cancel()
     finally:

@@ -16,6 +16,7 @@ from rangelog_proto.v1 import quotas_pb2 as pb
 from rangelog_proto.v1 import rights_pb2, table_pb2, table_service_pb2
 from rangelog_server_common.quotas import guard as module
 from rangelog_server_common.quotas.guard import Name, QuotaGuard, QuotaMeter, client_of
+from tests.support.waiting import until
 
 STREAM, TOPIC = int(KINDS["stream"]), int(KINDS["topic"])
 RATE = 1_000_000
@@ -50,12 +51,6 @@ def make(driver: Driver) -> QuotaGuard:
     guard = QuotaGuard(lambda: 1_000_000)
     guard.pd = driver  # type: ignore[assignment]
     return guard
-
-
-async def until(true: Any) -> None:
-    async with asyncio.timeout(5):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 async def test_quotas_are_fetched_when_the_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rangelog_core.errors import AccessDenied
 from rangelog_server_common import tier_watch
 from rangelog_server_common.tier_watch import TierWatch, WatchTask
+from tests.support.waiting import until
 
 
 class Tier:
@@ -28,13 +29,6 @@ class Tier:
             await asyncio.Event().wait()
         if self.problem is not None:
             raise self.problem
-
-
-async def until(condition: object) -> None:
-    """Wait for what must come."""
-    async with asyncio.timeout(10):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture(autouse=True)

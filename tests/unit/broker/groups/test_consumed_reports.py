@@ -12,7 +12,8 @@ from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailabl
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from tests.support.group_cluster import GroupCluster
-from tests.unit.broker.groups.test_groups_service import GROUP, JOURNAL, Caller, until
+from tests.support.waiting import until
+from tests.unit.broker.groups.test_groups_service import GROUP, JOURNAL, Caller
 
 
 @pytest.fixture

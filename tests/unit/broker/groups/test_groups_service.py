@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from rangelog_core.net.owner_calls import journal_of
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from tests.support.group_cluster import Broker, FakeTopic, GroupCluster
+from tests.support.waiting import until
 
 GROUP = "orders"
 JOURNAL = journal_of(GROUP)[1]
@@ -88,13 +89,6 @@ async def caller(cluster: GroupCluster) -> Caller:
     caller = Caller(cluster, await cluster.broker(JOURNAL), cluster.topics.create("default/flights", 4))
     await caller.open()
     return caller
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def ids(view: group_pb2.GroupView) -> list[int]:

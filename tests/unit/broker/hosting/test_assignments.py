@@ -11,7 +11,7 @@ import pytest
 from rangelog.errors import Unavailable
 from rangelog_broker.hosting.assignments import AssignmentWatch
 from rangelog_proto.v1 import broker_pb2, pd_pb2, topic_pb2
-from tests.support.memory_cluster import until
+from tests.support.waiting import until
 
 ME, MINE = "b1", 5
 

@@ -20,7 +20,7 @@ from rangelog.errors import (
 )
 from rangelog_broker.hosting import host as hosts
 from rangelog_broker.hosting.host import Host
-from tests.support.memory_cluster import until
+from tests.support.waiting import until
 
 KEY = (3, 0)
 Outcome = Exception | str

@@ -22,8 +22,8 @@ from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_core.batch_extension import Producer
 from rangelog_proto.v1 import topic_pb2
 from tests.support.memory_broker import MemoryBroker
-from tests.support.memory_cluster import until
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
+from tests.support.waiting import until
 
 ACTIVE = topic_pb2.TOPIC_STATE_ACTIVE
 

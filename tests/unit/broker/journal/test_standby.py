@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -14,14 +13,9 @@ from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owner import OwnerLimits
 from rangelog_broker.journal.standby import Standby
 from tests.support.journal_machines import Chain
+from tests.support.waiting import until
 
 NAME = "orders"
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def filled(client: Client, count: int, **options: object) -> Journal[Chain]:

@@ -13,8 +13,8 @@ from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name
 from rangelog_proto.v1 import topic_pb2
 from tests.support.memory_broker import MemoryBroker
-from tests.support.memory_cluster import until
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
+from tests.support.waiting import until
 
 ACTIVE, SEALED, SCALING = (
     topic_pb2.TOPIC_STATE_ACTIVE,

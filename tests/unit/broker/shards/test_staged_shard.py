@@ -19,8 +19,8 @@ from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.topic_client import TopicClient
-from tests.support.memory_cluster import until
 from tests.support.owner_cluster import made_batch
+from tests.support.waiting import until
 from tests.unit.broker.shards.test_owned_shard import Bench, bench
 
 __all__ = ["bench"]

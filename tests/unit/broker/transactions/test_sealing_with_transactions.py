@@ -12,7 +12,7 @@ from rangelog.errors import PreconditionFailed, RequestTimeout, TopicStateForbid
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_proto.v1.transaction_pb2 import TransactionResult
-from tests.support.memory_cluster import until
+from tests.support.waiting import until
 from tests.support.whole_broker import client_of_whole_broker
 
 
@@ -31,9 +31,11 @@ async def sealed(client: Client, topic: str) -> None:
 
 async def until_sealed(client: Client, topic: str) -> None:
     """Wait."""
-    async with asyncio.timeout(30):
-        while (await client.topics.describe(topic)).state != "sealed":
-            await asyncio.sleep(0.01)
+
+    async def is_sealed() -> bool:
+        return (await client.topics.describe(topic)).state == "sealed"
+
+    await until(is_sealed, f"{topic} is not sealed")
 
 
 async def values(client: Client, topic: str) -> list[bytes]:

@@ -23,8 +23,8 @@ from rangelog_core.errors import (
 from rangelog_core.net.owner_calls import JOURNALS, journal_of
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
-from tests.support.memory_cluster import until
 from tests.support.transaction_cluster import TransactionCluster
+from tests.support.waiting import until
 
 JOURNAL = journal_of("job")[1]
 UNKNOWN, OPEN, WAITING, COMMITTING, COMMITTED, ABORTED = (

@@ -30,6 +30,7 @@ from rangelog_cli.bench.workload import (
     top_up,
     warm_up,
 )
+from tests.support.waiting import until
 
 EFFORT = replace(
     QUICK, seconds=0.2, before_kill_s=0.05, after_kill_s=0.2, resume_s_max=2.0, catchup_bytes=5_000_000, compile_s=0.05
@@ -162,8 +163,7 @@ async def test_a_stall_is_charged_to_everything_that_was_due_meanwhile() -> None
     """With no acks for 100 ms of 200, about half of the open loop's latencies are long: no coordinated omission."""
     system, found = MemorySystem(), list[Measurement]()
     measuring = asyncio.create_task(measure_open_loop(system, EFFORT, found.append))
-    while len(system.records) < 20:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(system.records) >= 20)
     system.stall(0.1)
     await measuring
     details = found[0].details
@@ -177,8 +177,7 @@ async def test_a_stalled_sender_is_charged_as_well() -> None:
     """Ticks that a busy loop fired late count from when they were due."""
     system, found = MemorySystem(), list[Measurement]()
     measuring = asyncio.create_task(measure_open_loop(system, EFFORT, found.append))
-    while len(system.records) < 20:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(system.records) >= 20)
     end_s = asyncio.get_running_loop().time() + 0.08
     while asyncio.get_running_loop().time() < end_s:
         pass  # the loop is busy: nothing can be sent

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.local.command import Keeper, banner, describe_exit, left_out_line
-from rangelog_cli.local.processes import Cluster, Process, wait_until
+from rangelog_cli.local.processes import Cluster, Process
 from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
+from tests.support.waiting import eventually
 
 READY = "import json,os,sys,time; open(sys.argv[1],'w').write(json.dumps({'pid': os.getpid()})); time.sleep(60)"
 
@@ -92,7 +93,7 @@ def test_stop_is_asked_for_then_forced(tmp_path: Path) -> None:
     code = "import signal,time; signal.signal(15, signal.SIG_IGN); open(__import__('sys').argv[1],'w'); time.sleep(60)"
     process = child(tmp_path, code, str(tmp_path / "up"))
     process.start()
-    wait_until((tmp_path / "up").exists, 20, "the child is not up")
+    eventually((tmp_path / "up").exists, "the child is not up", 20)
     process.request_stop()
     process.finish(time.monotonic() + 0.2)
     assert process.returncode == -signal.SIGKILL
@@ -113,13 +114,13 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", supervisor])
     try:
         files = [tmp_path / "c", tmp_path / "g"]
-        wait_until(lambda: all(file.exists() and file.read_text() for file in files), 20, "the children are not up")
+        eventually(lambda: all(file.exists() and file.read_text() for file in files), "the children are not up", 20)
         pids = [int(file.read_text()) for file in files]
         assert all(alive(pid) for pid in pids)
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not any(alive(pid) for pid in pids), 10, f"{pids} are left")
+    eventually(lambda: not any(alive(pid) for pid in pids), f"{pids} are left", 10)
 
 
 def test_directory_belongs_to_one_supervisor(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
-from tests.support.noting_connections import NotingConnections, opened_writer, until
+from tests.support.noting_connections import NotingConnections, opened_writer
+from tests.support.waiting import until
 
 
 class Told:

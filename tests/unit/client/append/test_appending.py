@@ -9,7 +9,8 @@ import pytest
 
 from rangelog._append import runner
 from rangelog._append.writer import _BATCHES_IN_FLIGHT, _MANY_BATCHES_IN_FLIGHT, Writer
-from tests.support.noting_connections import NotingConnection, NotingConnections, opened_writer, until
+from tests.support.noting_connections import NotingConnection, NotingConnections, opened_writer
+from tests.support.waiting import until
 
 
 async def acked_writer(connections: NotingConnections, followed: NotingConnection) -> Writer:

@@ -10,7 +10,8 @@ from rangelog.errors import AppendTimeout, Overloaded, WriterClosed, WriterFence
 from rangelog.testing import FakeCluster
 from rangelog_core.batch import check_batch, encode_batch, extension_of, restamp
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
-from tests.support.noting_connections import NotingConnections, opened_writer, until
+from tests.support.noting_connections import NotingConnections, opened_writer
+from tests.support.waiting import until
 
 PRODUCER = {Tag.PRODUCER: encode_producer(Producer(7, 1, 0))}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from rangelog_core.errors import (
 )
 from rangelog_core.net.owner_calls import journal_of
 from tests.support.group_cluster import GroupCluster
+from tests.support.waiting import until
 
 GROUP, TOPIC = "billing", "default/flights"
 JOURNAL = journal_of(GROUP)[1]
@@ -76,13 +77,6 @@ async def take(iterator: AsyncIterator[GroupRecord], count: int) -> list[GroupRe
     """Return the next records."""
     async with asyncio.timeout(20):
         return [await anext(iterator) for _ in range(count)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 class Reading:

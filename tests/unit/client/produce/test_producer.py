@@ -30,16 +30,10 @@ from rangelog_core.key_hash import key_position
 from rangelog_core.limits import MIB
 from rangelog_proto.v1 import topic_pb2
 from tests.support.fake_brokers import ZSTD, FakeTopic
+from tests.support.waiting import until
 from tests.unit.client.produce.conftest import ProducerClient
 
 Connect = Callable[[FakeTopic], ProducerClient]
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Poll, for half a minute at most."""
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 def words(futures: list[asyncio.Future[rangelog.ProducerAck]]) -> list[tuple[type[BaseException], bool]]:

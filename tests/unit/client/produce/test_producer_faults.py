@@ -18,8 +18,8 @@ from rangelog_core.frame import Opcode
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_proto.v1 import data_pb2
 from tests.support.fake_brokers import TOPIC_ID, FakeBroker, FakeTopic
+from tests.support.waiting import until
 from tests.unit.client.produce.conftest import ProducerClient
-from tests.unit.client.produce.test_producer import until
 
 Connect = Callable[[FakeTopic], ProducerClient]
 

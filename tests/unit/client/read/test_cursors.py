@@ -12,6 +12,7 @@ from rangelog._read import cursor_reader
 from rangelog.testing import FakeCluster
 from rangelog_proto.v1 import cursor_pb2
 from tests.support.cursor_contract import numbered, offset_of, until_offset
+from tests.support.waiting import until
 
 FINAL_S = 20.0
 
@@ -58,9 +59,7 @@ async def test_an_automatic_commit_without_an_answer_is_made_again(monkeypatch: 
         calls.failures = [errors.OutcomeUnknown("lost"), errors.Unavailable("away")]
         async for record in client.reader("s", cursor="billing", auto_commit_s=0.001):
             if record.offset == 2:
-                async with asyncio.timeout(FINAL_S):
-                    while len(calls.sizes) < 3:
-                        await asyncio.sleep(0.001)
+                await until(lambda: len(calls.sizes) >= 3, within_s=FINAL_S)
         assert await offset_of(client, "s") == 3
 
 
@@ -78,9 +77,7 @@ async def test_an_automatic_commit_that_fails_for_good_ends_the_reading() -> Non
                 await client.cursors("s").delete("billing")
                 await client.trim_stream("s", 5)
                 reader._committed = -1
-                async with asyncio.timeout(FINAL_S):
-                    while reader._failed is None:
-                        await asyncio.sleep(0.001)
+                await until(lambda: reader._failed is not None, within_s=FINAL_S)
 
 
 async def test_a_consumer_that_breaks_off_commits_what_it_had_processed() -> None:
@@ -109,14 +106,10 @@ async def test_the_cursor_of_an_idle_consumer_lives(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(reader, "_commit_processed", counted)
         records: Any = aiter(reader)
         waiting = asyncio.ensure_future(anext(records))
-        async with asyncio.timeout(FINAL_S):
-            while looks[0] < 10:
-                await asyncio.sleep(0.001)
+        await until(lambda: looks[0] >= 10, within_s=FINAL_S)
         assert len(calls.sizes) == 1, "nothing has changed"
         monkeypatch.setattr(cursor_reader, "SIGN_OF_LIFE_S", 0.0)
-        async with asyncio.timeout(FINAL_S):
-            while len(calls.sizes) < 3:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(calls.sizes) >= 3, within_s=FINAL_S)
         waiting.cancel()
         await asyncio.wait([waiting])
         await records.aclose()

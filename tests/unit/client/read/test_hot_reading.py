@@ -25,8 +25,9 @@ from rangelog_core.versions import VersionRange
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 from rangelog_server.serving.handlers import hello
 from rangelog_server.testing import batch
-from tests.support.memory_cluster import Cluster, at_once, until
+from tests.support.memory_cluster import Cluster, at_once
 from tests.support.memory_server import MemoryServer, memory_plane
+from tests.support.waiting import until
 
 
 @pytest.fixture

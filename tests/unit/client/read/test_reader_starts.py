@@ -16,8 +16,9 @@ from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog_core.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
-from tests.support.memory_cluster import Cluster, at_once, until
+from tests.support.memory_cluster import Cluster, at_once
 from tests.support.memory_server import MemoryServer, memory_plane
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -129,9 +130,7 @@ async def test_a_reader_stays_on_its_stream(cluster: Cluster) -> None:
     """The stream is deleted and another one has its name: the reader is told, and shown nothing of the other one."""
     cluster.append(3)
     following, seen = cluster.follow()
-    async with asyncio.timeout(5):
-        while len(seen) < 3:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(seen) >= 3, within_s=5)
     cluster.stream = common_pb2.Stream(stream_id=2, name="s", epoch=1)
     for server in cluster.servers:
         server.plane.store.drop(1, 0, lambda: None)

@@ -26,8 +26,8 @@ from rangelog.errors import (
 from rangelog_broker.journal import sessions
 from rangelog_broker.tables import machine
 from rangelog_core.limits import TABLE_VALUE_BYTES_MAX
-from tests.support.memory_cluster import until
 from tests.support.table_cluster import TableCluster
+from tests.support.waiting import until
 
 
 async def test_a_row_is_set_read_and_removed(table: Table) -> None:

@@ -16,6 +16,7 @@ import pytest
 from rangelog import Client, StreamConfig, errors
 from rangelog.testing import FakeClock, FakeCluster
 from tests.support.client_contract import ClientContract
+from tests.support.waiting import until, until_arrived
 
 
 @pytest.fixture
@@ -52,9 +53,11 @@ class TestContract(ClientContract):
         async with client.writer(stream) as writer:
             for number in range(40):
                 await writer.append(b"%d " % number + b"." * 10_000)
-            async with asyncio.timeout(20):
-                while (await client.describe_stream(stream)).range_count < 2:
-                    await asyncio.sleep(0.01)
+
+            async def left() -> bool:
+                return (await client.describe_stream(stream)).range_count > 1
+
+            await until(left, "the full range is not left")
         found = [int(record.value.split()[0]) async for record in client.reader(stream)]
         assert found == list(range(40))
 
@@ -72,9 +75,11 @@ async def test_a_topic_is_written_scaled_read_and_removed(client: Client) -> Non
     tail = await client.topics.cut("t", "head")
     await client.topics.truncate("t", tail)
     await client.topics.seal("t")
-    async with asyncio.timeout(20):
-        while (await client.topics.describe("t")).state != "sealed":
-            await asyncio.sleep(0.01)
+
+    async def sealed() -> bool:
+        return (await client.topics.describe("t")).state == "sealed"
+
+    await until(sealed, "the topic is not sealed")
     with pytest.raises(errors.RangelogError):
         async with client.producer("t", append_timeout_s=0.3) as late:
             await late.send(b"x")
@@ -112,9 +117,8 @@ async def test_a_transaction_appears_as_a_whole_or_not_at_all(client: Client) ->
                 raise LookupError
         async with program.transaction() as transaction:
             await transaction.send("a", b"3")
-    async with asyncio.timeout(20):
-        while await values(client, "a") != [b"1", b"3"] or await values(client, "b") != [b"1"]:
-            await asyncio.sleep(0.01)
+    await until_arrived(lambda: values(client, "a"), [b"1", b"3"], "two transactions")
+    await until_arrived(lambda: values(client, "b"), [b"1"], "the first transaction")
 
 
 async def test_a_table_keeps_its_conditions(client: Client) -> None:

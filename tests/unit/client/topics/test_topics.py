@@ -15,8 +15,18 @@ from rangelog._topics.values import Retention, ScalingPolicy, TopicConfig, Topic
 from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
 from tests.support.fake_topics import TopicCluster
 from tests.support.shard_streams import commit_scale, end_topic, scale, write
+from tests.support.waiting import until
 
 HALF = KEY_SPACE_END // 2
+
+
+async def until_scaling(client: Client) -> None:
+    """Return once topic `t` is being scaled."""
+
+    async def scaling() -> bool:
+        return (await client.topics.describe("t")).state == "scaling"
+
+    await until(scaling, "the scale does not begin")
 
 
 @pytest.fixture
@@ -149,8 +159,7 @@ async def test_a_scale_that_nobody_carries_out_can_be_cancelled(client: Client) 
         await client.topics.cancel_scale("t")
     async with asyncio.timeout(30):
         scaling = asyncio.create_task(client.topics.scale("t", [0], 2))
-        while (await client.topics.describe("t")).state != "scaling":
-            await asyncio.sleep(0.01)
+        await until_scaling(client)
         await client.topics.cancel_scale("t")
         with pytest.raises(errors.PreconditionFailed):
             await scaling
@@ -300,8 +309,7 @@ async def test_a_scale_that_was_committed_is_committed(client: Client) -> None:
     await client.topics.create("t")
     async with asyncio.timeout(30):
         scaling = asyncio.create_task(client.topics.scale("t", [0], 2))
-        while (await client.topics.describe("t")).state != "scaling":
-            await asyncio.sleep(0.01)
+        await until_scaling(client)
         assert not scaling.done()
         await commit_scale(client, "t")
         assert [each.shard_id for each in await scaling] == [1, 2]

@@ -11,8 +11,8 @@ from rangelog import Transactional
 from rangelog._transact import begun_ahead as module
 from rangelog._transact.begun_ahead import BACK_TO_BACK, BACK_TO_BACK_S, BegunAhead
 from rangelog.errors import PreconditionFailed, ProducerFenced, RequestTimeout
-from tests.support.memory_cluster import until
 from tests.support.transaction_cluster import TransactionCluster
+from tests.support.waiting import until
 
 
 @pytest.fixture

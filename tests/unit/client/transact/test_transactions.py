@@ -24,8 +24,8 @@ from rangelog.errors import (
 )
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.owner_calls import journal_of
-from tests.support.memory_cluster import until
 from tests.support.transaction_cluster import TransactionCluster
+from tests.support.waiting import until
 
 
 @pytest.fixture

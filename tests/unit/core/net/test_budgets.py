@@ -9,7 +9,8 @@ import pytest
 from rangelog.errors import AppendTimeout
 from rangelog_core.limits import FETCH_CREDIT_BYTES_MIN, MIB
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
-from tests.support.noting_connections import NotingConnections, opened_writer, until
+from tests.support.noting_connections import NotingConnections, opened_writer
+from tests.support.waiting import until
 
 
 def ack(connections: NotingConnections, durable_offset: int) -> None:

@@ -16,6 +16,7 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
 from rangelog_core.versions import BATCH_HEADER_EXTENSION, DATA_PLANE_VERSIONS
 from rangelog_proto.v1 import data_pb2
+from tests.support.waiting import until
 
 REPLICA = replica_id("rs1", 0xABC)
 Answer = Callable[[Frame], bytes]
@@ -102,12 +103,6 @@ class Listener:
         self.told.append(("closed", error))
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def _error(request_id: int, error: RangelogError, stream_id: int = 0, range_index: int = 0) -> bytes:
     told = data_pb2.Error(
         code=error.code, message=error.message, epoch=error.epoch or 0, stream_id=stream_id, range_index=range_index
@@ -122,7 +117,7 @@ async def test_hello_names_both_ends(start_server: StartServer) -> None:
     hello = data_pb2.Hello.FromString(server.frames[0].message)
     assert (hello.server, hello.incarnation, hello.token, hello.client) == ("rs1", 0xABC, "s3cret", "me/1")
     connection.close()
-    await _until(lambda: server.ended == 1)
+    await until(lambda: server.ended == 1)
 
 
 async def test_hello_announces_versions_and_features(start_server: StartServer) -> None:
@@ -154,7 +149,7 @@ async def test_a_choice_that_was_not_offered(start_server: StartServer, message:
     server.answers[Opcode.HELLO] = lambda frame: encode_frame(Opcode.HELLO_REPLY, frame.request_id, message)
     with pytest.raises(errors.ProtocolViolation, match=problem):
         await DataConnection.connect(server.address, REPLICA)
-    await _until(lambda: server.ended == 1)
+    await until(lambda: server.ended == 1)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +166,7 @@ async def test_refused_hello(start_server: StartServer, error: RangelogError) ->
     server.answers[Opcode.HELLO] = lambda frame: _error(frame.request_id, error)
     with pytest.raises(type(error), match=error.message):
         await DataConnection.connect(server.address, REPLICA)
-    await _until(lambda: server.ended == 1)
+    await until(lambda: server.ended == 1)
 
 
 async def test_nobody_there(dead_address: str) -> None:
@@ -187,7 +182,7 @@ async def test_silent_server(start_server: StartServer) -> None:
     server.answers[Opcode.HELLO] = lambda _: b""
     with pytest.raises(errors.RequestTimeout):
         await DataConnection.connect(server.address, REPLICA, timeout_s=0.1)
-    await _until(lambda: server.ended == 1)
+    await until(lambda: server.ended == 1)
 
 
 async def test_replies_by_id(start_server: StartServer) -> None:
@@ -195,7 +190,7 @@ async def test_replies_by_id(start_server: StartServer) -> None:
     server = await start_server()
     connection = await DataConnection.connect(server.address, REPLICA)
     calls = [asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10)) for _ in range(3)]
-    await _until(lambda: len(server.frames) == 4)
+    await until(lambda: len(server.frames) == 4)
     for frame in reversed(server.frames[1:]):
         for byte in encode_frame(Opcode.FETCH_REPLY, frame.request_id, b"", b"p%d" % frame.request_id):
             server.say(bytes([byte]))
@@ -255,7 +250,7 @@ async def test_garbage(start_server: StartServer, garbage: bytes) -> None:
     listener = Listener()
     connection.listen(1, 0, listener)
     waiting = asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10))
-    await _until(lambda: len(server.frames) == 2)
+    await until(lambda: len(server.frames) == 2)
     server.say(garbage)
     with pytest.raises(errors.ProtocolViolation, match="rs1"):
         await waiting
@@ -263,7 +258,7 @@ async def test_garbage(start_server: StartServer, garbage: bytes) -> None:
     with pytest.raises(errors.ProtocolViolation):
         await connection.request(Opcode.FETCH, b"", timeout_s=5)
     connection.send(Opcode.CONFIRM, b"")  # does nothing
-    await _until(lambda: server.ended == 1)
+    await until(lambda: server.ended == 1)
 
 
 async def test_server_goes_away(start_server: StartServer) -> None:
@@ -275,7 +270,7 @@ async def test_server_goes_away(start_server: StartServer) -> None:
         connection.listen(1, index, listener)
     connection.unlisten(1, 2)
     waiting = asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10))
-    await _until(lambda: len(server.frames) == 2)
+    await until(lambda: len(server.frames) == 2)
     server.hang_up()
     with pytest.raises(errors.Unavailable):
         await waiting
@@ -295,7 +290,7 @@ async def test_replies_to_appends(start_server: StartServer) -> None:
         server.say(encode_frame(Opcode.APPEND_REPLY, 0, reply.SerializeToString()))
     server.say(_error(99, errors.WriterFenced("a later writer", epoch=5), stream_id=7, range_index=1))
     server.say(_error(98, errors.WriterFenced("a later writer", epoch=5), stream_id=8, range_index=1))
-    await _until(lambda: len(second.told) == 2)
+    await until(lambda: len(second.told) == 2)
     assert first.told == [10, 11]
     assert second.told[0] == 20
     assert isinstance(second.told[1], errors.WriterFenced) and second.told[1].epoch == 5
@@ -310,12 +305,12 @@ async def test_one_frame_for_many_ranges(start_server: StartServer) -> None:
     listeners = [Listener() for _ in range(3)]
     connection.listen(7, 0, listeners[0])
     connection.confirm(7, 0, 1, 5)
-    await _until(lambda: len(server.frames) == 2)
+    await until(lambda: len(server.frames) == 2)
     for index in (1, 2):
         connection.listen(7, index, listeners[index])
     for index in (0, 1, 2):
         connection.confirm(7, index, 1, 10 + index)
-    await _until(lambda: len(server.frames) == 3)
+    await until(lambda: len(server.frames) == 3)
     said = [data_pb2.Confirm.FromString(frame.message) for frame in server.frames[1:]]
     assert [(said[0].confirm_offset, len(said[0].others)), len(said[1].others)] == [(5, 0), 2]
     assert [said[1].confirm_offset] + [each.confirm_offset for each in said[1].others] == [10, 11, 12]
@@ -323,7 +318,7 @@ async def test_one_frame_for_many_ranges(start_server: StartServer) -> None:
     for index in (1, 2, 3):
         reply.others.add(stream_id=7, range_index=index, durable_offset=20 + index)
     server.say(encode_frame(Opcode.APPEND_REPLY, 0, reply.SerializeToString()))
-    await _until(lambda: bool(listeners[2].told))
+    await until(lambda: bool(listeners[2].told))
     assert [listener.told for listener in listeners] == [[20], [21], [22]]
     connection.close()
 
@@ -338,7 +333,7 @@ async def test_frames_of_one_turn_arrive_in_order(start_server: StartServer) -> 
             connection.send(Opcode.APPEND, bytes([turn, number]), payload)
         connection.send_encoded((encode_frame(Opcode.CONFIRM, 0, bytes([turn])),))
         await asyncio.sleep(0)
-    await _until(lambda: len(server.frames) == 1 + 3 * 6)
+    await until(lambda: len(server.frames) == 1 + 3 * 6)
     said = [frame.message for frame in server.frames[1:]]
     assert said == [m for turn in range(3) for m in [*(bytes([turn, number]) for number in range(5)), bytes([turn])]]
     assert [len(frame.payload) for frame in server.frames[1:7]] == [0, 2000, 4000, 0, 2000, 0]
@@ -354,7 +349,7 @@ async def test_error_about_the_connection(start_server: StartServer) -> None:
     server = await start_server()
     connection = await DataConnection.connect(server.address, REPLICA)
     waiting = asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10))
-    await _until(lambda: len(server.frames) == 2)
+    await until(lambda: len(server.frames) == 2)
     server.say(_error(0, errors.ProtocolViolation("your frame is too large")))
     with pytest.raises(errors.ProtocolViolation, match="too large"):
         await waiting
@@ -369,11 +364,11 @@ async def test_refused_appends_that_nobody_waits_for(start_server: StartServer) 
     connection.listen(8, 0, other)
     for _ in range(2):
         server.say(_error(0, errors.WriterFenced("a later writer", epoch=5), stream_id=7))
-        await _until(lambda: len(gone.told) == 1)
+        await until(lambda: len(gone.told) == 1)
         connection.unlisten(7, 0)
     reply = data_pb2.AppendReply(stream_id=8, durable_offset=3)
     server.say(encode_frame(Opcode.APPEND_REPLY, 0, reply.SerializeToString()))
-    await _until(lambda: bool(other.told))
+    await until(lambda: bool(other.told))
     assert other.told == [3] and connection.closed is None
     connection.close()
 
@@ -428,7 +423,7 @@ async def test_connections_are_shared(start_server: StartServer) -> None:
     assert connections.existing(REPLICA) is None
     assert await connections.get(REPLICA, server.address) is not first
     await connections.close()
-    await _until(lambda: server.ended == 3)
+    await until(lambda: server.ended == 3)
 
 
 async def test_failed_connections_are_tried_again(start_server: StartServer, dead_address: str) -> None:

@@ -13,7 +13,8 @@ from rangelog._append.writer import Writer
 from rangelog.protocol.appender import AppenderPhase, Probe, SealRange
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_proto.v1 import common_pb2, pd_pb2
-from tests.support.noting_connections import NotingConnections, opened_writer, until
+from tests.support.noting_connections import NotingConnections, opened_writer
+from tests.support.waiting import until
 
 LOST = ReplicaId("c", Incarnation(1))
 

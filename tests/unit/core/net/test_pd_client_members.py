@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from rangelog_core import errors
 from rangelog_core.net import pd_client
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import members_pb2, pd_pb2
+from tests.support.waiting import until
 
 
 async def _answer(request: Any) -> pd_pb2.ListServersResponse:
@@ -41,9 +41,7 @@ def _stub(asked: list[Any], *answers: Any) -> type[Any]:
 
 
 async def _until_learned(client: PdClient, count: int) -> None:
-    async with asyncio.timeout(5):
-        while len(client.endpoints) < count:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(client.endpoints) >= count, within_s=5)
 
 
 async def test_members_are_learned_from_a_leader_that_was_not_given(

@@ -14,6 +14,7 @@ from rangelog_core.errors import RangelogError, RequestTimeout, Unavailable
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_proto.v1 import common_pb2
+from tests.support.waiting import until
 
 RS1, RS2 = (ReplicaId(name, Incarnation(7)) for name in ("rs1", "rs2"))
 
@@ -85,10 +86,9 @@ async def setup(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setup]:
     made.dials.close()
 
 
-async def until(waiters: list[Waiter]) -> None:
-    async with asyncio.timeout(10):
-        while not all(each.connections for each in waiters):
-            await asyncio.sleep(0.001)
+async def connected(waiters: list[Waiter]) -> None:
+    """Return once each has a connection."""
+    await until(lambda: all(each.connections for each in waiters))
 
 
 async def test_one_dial_serves_all_who_wait(setup: Setup) -> None:
@@ -97,7 +97,7 @@ async def test_one_dial_serves_all_who_wait(setup: Setup) -> None:
     setup.connections.failures = [Unavailable("refused"), RequestTimeout("silent"), RuntimeError("defect")]
     for each in waiters:
         setup.dials.wait(RS1, each, broke=True)
-    await until(waiters)
+    await connected(waiters)
     assert len(setup.connections.dials) == 4
     assert all(
         [error.code for error in each.errors] == ["UNAVAILABLE", "REQUEST_TIMEOUT", "INTERNAL"] for each in waiters
@@ -115,14 +115,11 @@ async def test_who_gave_up_hears_nothing_and_is_not_dialed_for(setup: Setup) -> 
         await asyncio.sleep(0)
     setup.dials.forget(RS1, waiters[0])
     heard = len(waiters[0].errors)
-    while len(waiters[1].errors) < heard + 3:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(waiters[1].errors) >= heard + 3)
     assert len(waiters[0].errors) == heard
     setup.dials.forget(RS1, waiters[1])
     setup.dials.forget(RS2, waiters[1])
-    async with asyncio.timeout(10):
-        while setup.dials.dialing:
-            await asyncio.sleep(0.001)
+    await until(lambda: not setup.dials.dialing, within_s=10)
 
 
 async def test_a_server_that_moved_is_found(setup: Setup) -> None:
@@ -135,7 +132,7 @@ async def test_a_server_that_moved_is_found(setup: Setup) -> None:
     waiters = [Waiter() for _ in range(10)]
     for each in waiters:
         setup.dials.wait(RS1, each)
-    await until(waiters)
+    await connected(waiters)
     assert setup.connections.dials == [("rs1", "old:1"), ("rs1", "new:1")]
     assert setup.calls.asked == 1
 
@@ -148,7 +145,7 @@ async def test_addresses_stay_when_the_placement_driver_does_not_answer(setup: S
     setup.connections.failures = [Unavailable("refused"), Unavailable("refused")]
     waiter = Waiter()
     setup.dials.wait(RS1, waiter)
-    await until([waiter])
+    await connected([waiter])
     assert {address for _, address in setup.connections.dials} == {"a:1"}
 
 
@@ -161,7 +158,7 @@ async def test_one_who_joins_during_a_pause_does_not_wait_it_out(setup: Setup, m
     while not first.errors:
         await asyncio.sleep(0)
     setup.dials.wait(RS1, second)
-    await until([first, second])
+    await connected([first, second])
     assert not second.errors
 
 
@@ -179,9 +176,9 @@ async def test_a_connection_that_does_not_last_counts_as_a_failure(
     for count in range(1, 4):
         waiter = Waiter()
         setup.dials.wait(RS1, waiter, broke=count > 1)
-        await until([waiter])
+        await connected([waiter])
     monkeypatch.setattr(shared_dials, "STABLE_S", -1.0)
     waiter = Waiter()
     setup.dials.wait(RS1, waiter, broke=True)
-    await until([waiter])
+    await connected([waiter])
     assert attempts == [0, 1, 2, 0]

@@ -28,6 +28,7 @@ from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.rules import proposals
 from rangelog_pd.consensus.rules.raft import Timings
+from tests.support.waiting import until, until_arrived
 
 SECRET = "the shared secret"
 PATIENT = Timings(election_min_s=600.0, election_max_s=900.0, leader_fallback_s=600.0)
@@ -60,14 +61,6 @@ class Tape:
         self.commands = data.split(b"\n") if data else []
 
 
-async def until(what: str, probe: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
-    """Poll until it holds."""
-    deadline_s = time.monotonic() + timeout_s
-    while not probe():
-        assert time.monotonic() < deadline_s, f"not within {timeout_s} s: {what}"
-        await asyncio.sleep(0.005)
-
-
 def addresses_of(consensus: PySyncObjConsensus) -> dict[str, str]:
     """The members that it was started with."""
     return {member.name: member.raft_address for member in consensus._initial.members}
@@ -81,7 +74,7 @@ def single(directory: Path, tape: Tape, *, snapshot_entries: int = 5000) -> PySy
 async def led(consensus: PySyncObjConsensus) -> PySyncObjConsensus:
     """Start and wait for leadership."""
     await consensus.start()
-    await until("leadership", consensus.is_leader)
+    await until(consensus.is_leader, "leadership")
     return consensus
 
 
@@ -146,7 +139,7 @@ async def test_a_late_answer_is_unknown_and_what_was_never_taken_is_not(tmp_path
     consensus = await led(single(tmp_path, tape))
     tape.gate.clear()
     first = asyncio.create_task(consensus.propose(b"taken", timeout_s=0.3))
-    await until("the tick thread is in apply", lambda: consensus.lock.locked())
+    await until(lambda: consensus.lock.locked(), "the tick thread is in apply")
     with pytest.raises(Unavailable):
         await consensus.propose(b"never taken", timeout_s=0.1)
     with pytest.raises(OutcomeUnknown):
@@ -235,7 +228,7 @@ async def test_damage_found_at_start_is_corruption(tmp_path: Path) -> None:
     consensus = await led(single(tmp_path, Tape(), snapshot_entries=20))
     for number in range(60):
         await consensus.propose(b"%d" % number, timeout_s=5)
-    await until("a snapshot", (tmp_path / "raft" / "snapshot").exists)
+    await until((tmp_path / "raft" / "snapshot").exists, "a snapshot")
     await consensus.close()
     for name in ("journal", "vote", "snapshot"):
         await damaged(tmp_path, name, lambda data: data[:-1])
@@ -264,14 +257,14 @@ async def test_a_closed_event_loop_does_not_hurt_the_library(tmp_path: Path) -> 
             await led(consensus)
             tape.gate.clear()
             task = asyncio.create_task(consensus.propose(b"orphan", timeout_s=5))
-            await until("the tick thread is in apply", lambda: consensus.lock.locked())
+            await until(lambda: consensus.lock.locked(), "the tick thread is in apply")
             task.cancel()
 
         asyncio.run(inner())
 
     await asyncio.to_thread(leave)
     tape.gate.set()
-    await until("the apply", lambda: bool(tape.commands))
+    await until(lambda: bool(tape.commands), "the apply")
     await consensus.close()
     assert tape.commands == [b"orphan"]
 
@@ -303,7 +296,7 @@ async def the_leader(members: dict[str, PySyncObjConsensus]) -> PySyncObjConsens
         found[:] = [each for each in running if each.is_leader()]
         return len(found) == 1 and all(each.leader() == found[0]._name for each in running)
 
-    await until("a leader that all know", agree)
+    await until(agree, "a leader that all know")
     for each in running:
         assert each._raft is not None
         each._raft._given_timings = PATIENT
@@ -323,10 +316,10 @@ async def test_three_members_agree_and_a_follower_sends_elsewhere(tmp_path: Path
             await attempt
     commands = [b"%d" % number for number in range(200)]
     await asyncio.gather(*(leader.propose(command, timeout_s=5) for command in commands))
-    await until("a snapshot", (tmp_path / leader._name / "raft" / "snapshot").exists)
+    await until((tmp_path / leader._name / "raft" / "snapshot").exists, "a snapshot")
     await late.start()
     members["c"] = late
-    await until("equal states", lambda: len({tuple(tape_of(each).commands) for each in members.values()}) == 1)
+    await until(lambda: len({tuple(tape_of(each).commands) for each in members.values()}) == 1, "equal states")
     assert sorted(tape_of(late).commands) == sorted(commands)
     status = leader.status()
     assert status.has_majority and [each.reachable for each in status.members] == [True] * 3
@@ -351,7 +344,7 @@ async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
     await asyncio.gather(*(each.start() for each in members.values()))
     leader = await the_leader(members)
     await leader.propose(b"x", timeout_s=5)
-    await until("caught up", lambda: all(tape_of(each).commands for each in members.values()))
+    await until(lambda: all(tape_of(each).commands for each in members.values()), "caught up")
     del members[leader._name]
     await leader.close()
     new = await the_leader(members)
@@ -379,7 +372,7 @@ async def test_a_member_with_an_empty_disk_does_not_elect_a_stale_one(tmp_path: 
     await asyncio.gather(*(each.start() for each in members.values()))
     leader = await the_leader(members)
     await leader.propose(b"all", timeout_s=5)
-    await until("caught up", lambda: all(tape_of(each).commands for each in members.values()))
+    await until(lambda: all(tape_of(each).commands for each in members.values()), "caught up")
     stale, other = [each for each in members.values() if each is not leader]
     await stale.close()
     await leader.propose(b"two of three", timeout_s=5)
@@ -399,8 +392,7 @@ async def test_a_member_with_an_empty_disk_does_not_elect_a_stale_one(tmp_path: 
     again = PySyncObjConsensus(leader._name, addresses, tmp_path / leader._name, Tape(), secret=SECRET)
     await again.start()
     back[leader._name] = again
-    await until("a leader", lambda: any(each.is_leader() for each in back.values()))
-    await until(
-        "nothing lost", lambda: all(tape_of(each).commands == [b"all", b"two of three"] for each in back.values())
-    )
+    await until(lambda: any(each.is_leader() for each in back.values()), "a leader")
+    for each in back.values():
+        await until_arrived(lambda each=each: tape_of(each).commands, [b"all", b"two of three"], "nothing is lost")
     await asyncio.gather(*(each.close() for each in back.values()))

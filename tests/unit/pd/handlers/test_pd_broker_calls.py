@@ -18,6 +18,7 @@ from rangelog_pd.reconcile.owner_commands import MOVE_INTERVAL_MS
 from rangelog_proto.v1 import broker_pb2 as pb
 from rangelog_proto.v1 import pd_pb2, topic_pb2
 from tests.support.pd_topics import refer, true_end
+from tests.support.waiting import until
 
 numbers = itertools.count(1)
 
@@ -276,9 +277,7 @@ async def test_a_probe_is_a_connection() -> None:
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     probes = BrokerProbes()
     assert await asyncio.gather(*(probes.accepts(address) for _ in range(20))) == [True] * 20
-    async with asyncio.timeout(5):
-        while not opened:
-            await asyncio.sleep(0.001)
+    await until(lambda: opened, within_s=5)
     server.close()
     await server.wait_closed()
     assert len(opened) == 1

@@ -13,6 +13,7 @@ from rangelog_pd.handlers import streams, watch
 from rangelog_pd.reconcile.watches import FORGET_MS, Watches
 from rangelog_pd.state.changes import CHANGES_MAX
 from rangelog_proto.v1 import pd_pb2 as pb
+from tests.support.waiting import until
 
 numbers = itertools.count(1)
 
@@ -32,12 +33,12 @@ async def ask(
 
 async def until_waiting(api: Any, session: int) -> None:
     """Return once a call of the session waits for changes."""
-    async with asyncio.timeout(5):
-        while True:
-            event = getattr(api.driver.watches._sessions[session].wake, "__self__", None)
-            if isinstance(event, asyncio.Event) and not event.is_set():
-                return
-            await asyncio.sleep(0.001)
+
+    def waits() -> bool:
+        event = getattr(api.driver.watches._sessions[session].wake, "__self__", None)
+        return isinstance(event, asyncio.Event) and not event.is_set()
+
+    await until(waits)
 
 
 async def test_a_watcher_gets_the_rows_first_and_then_what_changes(ready: Any) -> None:

@@ -25,6 +25,7 @@ from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import EagerCompaction, compact, submit_moves
 from tests.support.memory_server import Client
 from tests.support.small_log import Key, append, content, drop, end, fill, open_store
+from tests.support.waiting import until
 
 SLOW, FAST = (1, 0), (2, 0)
 
@@ -352,9 +353,10 @@ async def test_a_server_frees_its_log_by_itself(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(compacting, "IDLE_PAUSE_S", 0.01)
     monkeypatch.setattr(planning, "LOOK_S", 0.01)
     task = asyncio.create_task(Compacting(store, Compaction(store.space, 1 << 30)).run())
-    async with asyncio.timeout(10):
-        while store.wal.full_count > planning.DEAD_SEGMENTS_MIN + 2 or rotten.core.trust is DiskTrust.SOUND:
-            await asyncio.sleep(0.01)
+    await until(
+        lambda: not (store.wal.full_count > planning.DEAD_SEGMENTS_MIN + 2 or rotten.core.trust is DiskTrust.SOUND),
+        within_s=10,
+    )
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert rotten.core.trust is DiskTrust.QUARANTINED

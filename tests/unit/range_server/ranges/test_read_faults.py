@@ -28,6 +28,7 @@ from rangelog_server.wal.log import Wal
 from tests.fakes.disk import READ
 from tests.fakes.faces import LogDisk
 from tests.support.memory_server import Client
+from tests.support.waiting import until
 
 KEY = (1, 0)
 
@@ -273,9 +274,7 @@ def test_a_refused_step_is_taken_again() -> None:
 async def scrubbed(store: Store, over: Callable[[], bool]) -> None:
     """Scrub until something is so."""
     scrubbing = asyncio.create_task(Scrubbing(store, Scrub(1 << 30, 0.01)).run())
-    async with asyncio.timeout(5):
-        while not over():
-            await asyncio.sleep(0.005)
+    await until(over, within_s=5)
     assert not scrubbing.done()
     scrubbing.cancel()
 

@@ -18,6 +18,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from tests.fakes.faces import LogDisk
+from tests.support.waiting import until
 
 SEALED = [(1, 0), (1, 1), (4, 0)]
 OPEN = (2, 0)
@@ -112,9 +113,7 @@ async def test_rot_in_an_idle_replica_is_found_and_reported() -> None:
     content[bytes(content).index(b"1/1 ") + 30] ^= 4
     store.changed.clear()
     scrubbing = asyncio.create_task(Scrubbing(store, Scrub(1 << 30, 0.01)).run())
-    async with asyncio.timeout(5):
-        while hosted.core.trust is not DiskTrust.QUARANTINED:
-            await asyncio.sleep(0.005)
+    await until(lambda: hosted.core.trust is DiskTrust.QUARANTINED, within_s=5)
     scrubbing.cancel()
     assert list(store.changed) == [SEALED[1]]
     assert [store.replicas[key].core.trust for key in (*SEALED, OPEN)].count(DiskTrust.SOUND) == 3

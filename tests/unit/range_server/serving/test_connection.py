@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from unittest import mock
 
@@ -18,6 +17,7 @@ from rangelog_server.serving import connection as serving
 from rangelog_server.serving import fetch_queue
 from rangelog_server.serving.connection import DataPlane
 from tests.support.memory_server import Client, MemoryServer
+from tests.support.waiting import until
 
 
 async def test_one_reply_per_group_commit_and_range(plane: DataPlane) -> None:
@@ -233,9 +233,7 @@ async def test_fetch_waits_for_flush_and_confirm(plane: DataPlane) -> None:
     assert [record.offset for data in split_batches(reply.payload) for record in decode_records(data)] == [1]
     client.connection.store.cache._batches.clear()
     client.fetch(0)
-    async with asyncio.timeout(5):
-        while not (frames := client.wire.frames()):
-            await asyncio.sleep(0.001)
+    frames = await until(client.wire.frames, within_s=5)
     assert [record.offset for data in split_batches(frames[0].payload) for record in decode_records(data)] == [0, 1]
 
 

@@ -18,6 +18,7 @@ from rangelog_core.object_keys import manifest_key, object_key
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_server.tier import manifests
 from rangelog_server.tier.manifests import ManifestUpkeep
+from tests.support.waiting import until
 
 STREAM = 7
 
@@ -88,9 +89,7 @@ class Upkeep:
 
     async def idle(self) -> None:
         """Until what was committed is written."""
-        async with asyncio.timeout(10):
-            while self.work._due or self.left():
-                await asyncio.sleep(0.002)
+        await until(lambda: not (self.work._due or self.left()), within_s=10)
 
 
 @pytest.fixture(autouse=True)
@@ -220,9 +219,7 @@ async def test_trims_and_deletions(store: FileStore, tmp_path: Path) -> None:
     driver.error = Unavailable("nobody leads")
     await upkeep.work.write_before_deletion([driver.objects[1].key])
     driver.error, driver.stream.trim_offset = None, 30
-    async with asyncio.timeout(10):
-        while stored(store) is not None:
-            await asyncio.sleep(0.002)
+    await until(lambda: stored(store) is None, within_s=10)
     commit(upkeep, driver)
     await upkeep.idle()
     assert stored(store) is not None
@@ -287,9 +284,7 @@ async def test_a_commit_in_progress_stays_noted(store: FileStore, tmp_path: Path
     with upkeep.work.committing(STREAM):
         driver.commit()
         upkeep.work.changed(STREAM)
-        async with asyncio.timeout(10):
-            while STREAM not in upkeep.work._rests:
-                await asyncio.sleep(0.002)
+        await until(lambda: STREAM in upkeep.work._rests, within_s=10)
         assert stored(store) is not None and upkeep.left() == ["7"]
     await upkeep.idle()
     await upkeep.work.close()
@@ -346,9 +341,7 @@ async def test_damaged_and_newer_manifests(store: FileStore, tmp_path: Path) -> 
     store.delete(manifest_key(STREAM, "flights"))
     store.put_if_absent(manifest_key(STREAM, "flights"), newer)
     commit(upkeep, driver)
-    async with asyncio.timeout(10):
-        while upkeep.work._due:
-            await asyncio.sleep(0.002)
+    await until(lambda: not upkeep.work._due, within_s=10)
     await upkeep.work.write_before_deletion([driver.objects[0].key])
     assert store.get(manifest_key(STREAM, "flights")) == newer and upkeep.left() == ["7"]
     await upkeep.work.close()

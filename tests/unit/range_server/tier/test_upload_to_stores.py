@@ -18,6 +18,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader
 from tests.corruption.s3_faults import sealed_store
+from tests.support.waiting import until
 
 RECORDS = 5
 UPLOAD = pb.Directive(
@@ -141,14 +142,12 @@ async def test_the_tier_is_checked_when_it_is_learned_and_after_failures(server:
     (server.directory / "a").write_bytes(b"in the way")
     server.uploader.learned_url(server.url("a"))
     async with asyncio.timeout(20):
-        while not server.uploader.watch.error:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.uploader.watch.error)
         assert server.uploader.watch.error.startswith("UNAVAILABLE: ")
         with pytest.raises(Unavailable):
             await server.uploader.upload_range(UPLOAD)
         (server.directory / "a").unlink()
-        while server.uploader.watch.error:
-            await asyncio.sleep(0.01)
+        await until(lambda: not server.uploader.watch.error)
     opened = server.uploader._objects
     server.uploader.learned_url(server.url("a"))
     assert server.uploader._objects is opened is not None

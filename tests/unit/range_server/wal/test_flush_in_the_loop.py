@@ -15,6 +15,7 @@ from rangelog_server.wal.committer import LogFailed
 from rangelog_server.wal.entry import Kind
 from rangelog_server.wal.log import HERE_BYTES_MAX, HERE_FLUSH_S_MAX, Wal
 from tests.fakes.faces import LogDisk
+from tests.support.waiting import until
 
 
 class WatchedIo(LogDisk):
@@ -47,9 +48,7 @@ class Log:
 
     async def ready(self) -> Log:
         """Once the spare segments are made."""
-        async with asyncio.timeout(10):
-            while self.wal.waits_for_segment or len(self.wal._spares) < 2:
-                await asyncio.sleep(0.001)
+        await until(lambda: not (self.wal.waits_for_segment or len(self.wal._spares) < 2), within_s=10)
         self.io.flushes.clear()
         return self
 
@@ -61,9 +60,7 @@ class Log:
 
     async def settled(self) -> None:
         """Until all is flushed."""
-        async with asyncio.timeout(10):
-            while len(self.flushed) < self.count:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.flushed) >= self.count, within_s=10)
         assert self.flushed == list(range(self.count))
         assert not self.wal.pending_bytes
 

@@ -21,6 +21,7 @@ from tests.fakes.directory import Directory
 from tests.fakes.disk import CREATE, FLUSH, FLUSH_NAMES, RENAME, WRITE, Step
 from tests.fakes.faces import RaftDisk
 from tests.support.tape import Tape
+from tests.support.waiting import until
 
 COMMANDS = 90
 SNAPSHOT_ENTRIES = 20
@@ -91,8 +92,7 @@ async def test_every_crash_point_recovers_what_was_acknowledged(tmp_path: Path) 
     )
     await consensus.start()
     async with asyncio.timeout(120):
-        while not consensus.is_leader():
-            await asyncio.sleep(0.01)
+        await until(consensus.is_leader)
         for command in proposed:
             await consensus.propose(command, timeout_s=60)
             acked.append(command)
