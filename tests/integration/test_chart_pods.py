@@ -14,7 +14,7 @@ from rangelog_cli.local.processes import wait_until
 from tests.integration.helpers.chart_release import DOMAIN, Release
 from tests.support.pods import Pod, namespaces_missing
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.alone, pytest.mark.timeout(900)]
 MISSING = namespaces_missing()
 LOAD = Path(__file__).parent / "helpers" / "chart_load.py"
 

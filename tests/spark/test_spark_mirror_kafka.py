@@ -21,7 +21,7 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.record import Record
 from tests.spark.killable import Driver
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.release, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "bench" / "peers"
