@@ -32,7 +32,7 @@ FREE_BYTES_MAX = 64_000_000
 """What is appended once the quota is gone: far below a full range, which a fast machine fills in three seconds."""
 LEAST = pytest.mark.parametrize(
     "least",
-    [pytest.param(0.0, marks=pytest.mark.long, id="kept"), pytest.param(1.0, marks=pytest.mark.measure, id="used")],
+    [pytest.param(0.01, marks=pytest.mark.long, id="kept"), pytest.param(1.0, marks=pytest.mark.measure, id="used")],
 )
 """That a quota is kept holds on a machine of any speed. That it is used, and how fast others are, is measured: `least` is 1."""
 KEPT = StreamConfig(tiered=False, hot_retention_seconds=float("inf"))
@@ -101,7 +101,7 @@ async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
             median_ms, worst_ms = others[len(others) // 2], others[-1]
             print(f"\nquotas: {rate:.3f} of the quota; another client: {median_ms:.1f} ms, worst {worst_ms:.0f} ms")
             assert 0.9 * least <= rate <= 1.05
-            assert not least or (median_ms < 100 and len(others) > MEASURED_S * 5)
+            assert least < 1 or (median_ms < 100 and len(others) > MEASURED_S * 5)
             quota(cluster, "remove", "--principal", "alice")
             await writer.flush()
             (acked, took_s), _ = await asyncio.gather(
