@@ -32,6 +32,7 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.measure
 def test_a_short_run_gives_every_figure_and_leaves_nothing(tmp_path: Path) -> None:
     """Throughput, latency, reading, tail and takeover are measured as asked, and processes and files go."""
     only = ["throughput", "catchup", "latency", "open-loop", "tail", "takeover", "arrow"]
@@ -81,7 +82,7 @@ def test_interrupting_leaves_nothing(tmp_path: Path) -> None:
     assert processes_with(str(tmp_path)) == []
 
 
-@pytest.mark.long
+@pytest.mark.measure
 def test_a_short_run_of_topics_gives_every_figure_and_leaves_nothing(tmp_path: Path) -> None:
     """Every measurement of topics works on brokers of its own, whose processes and clients go."""
     arguments = ["--topics", "--quick", "--seconds", "0.3", "--data-dir", str(tmp_path)]

@@ -11,7 +11,7 @@ import pytest
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.anchors import BOOKKEEPER, KAFKA, Anchor
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.measure, pytest.mark.alone, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "bench" / "peers"
 INSTALLED = ROOT / "build" / "bench-peers"

@@ -16,7 +16,7 @@ from tests.integration.helpers.kube_api_server import KubeApiServer, missing
 from tests.support.pods import namespaces_missing
 from tools.helm_golden import renderings
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.timeout(600)]
 MISSING = missing()
 numbers = itertools.count(1)
 JOB_VALUES = ("--values", *renderings()["job"][1:], "--set", "monitoring.serviceMonitor.enabled=false")

@@ -20,7 +20,7 @@ from tests.support.fake_kubernetes import FakeKubernetes
 from tests.support.pods import Network, namespaces_missing
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.alone, pytest.mark.timeout(600)]
 MISSING = namespaces_missing()
 STEPS = Path(__file__).parent / "helpers" / "chart_job_steps.py"
 BUCKET = Path(__file__).parent / "helpers" / "chart_bucket.py"

@@ -14,7 +14,7 @@ from tests.integration.helpers.chart_release import DOMAIN, Release
 from tests.support.pods import Pod, namespaces_missing
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.alone, pytest.mark.timeout(900)]
 MISSING = namespaces_missing()
 LOAD = Path(__file__).parent / "helpers" / "chart_load.py"
 

@@ -15,7 +15,7 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.long, pytest.mark.alone]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.measure, pytest.mark.alone]
 
 SECONDS = 25.0
 """So long that a moment in which the machine stands still, one late record of each of the nine, is no hundredth of all."""

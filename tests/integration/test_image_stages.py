@@ -13,7 +13,7 @@ import pytest
 from rangelog_cli.local.ports import free_ports
 from tests.support.dockerfile import instructions
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import resource
 import socket
 import time
@@ -16,7 +17,7 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from tests.security.matrix import Target, targets_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(300)]
 
 ClusterFactory = Callable[..., Cluster]
 CONNECTIONS = 10_000
@@ -79,15 +80,22 @@ async def open_many(target: Target, count: int) -> list[socket.socket]:
     return opened
 
 
-async def test_silent_connections_stop_nobody(cluster_factory: ClusterFactory) -> None:
-    """Acks go on while they are held, new clients connect, and afterwards every record is there."""
+@pytest.mark.parametrize(
+    "gap_s_max",
+    [
+        pytest.param(math.inf, marks=pytest.mark.long, id="promises"),
+        pytest.param(GAP_MAX_S, marks=pytest.mark.measure, id="gaps"),
+    ],
+)
+async def test_silent_connections_stop_nobody(cluster_factory: ClusterFactory, gap_s_max: float) -> None:
+    """Acks go on while they are held, new clients connect, and afterwards every record is there. Measured: the gaps."""
     with open_files(USUAL_FILES):
         cluster = cluster_factory(brokers=1, tls=True)
     with open_files(CONNECTIONS + KEPT_FREE):
-        await _crowd(cluster)
+        await _crowd(cluster, gap_s_max)
 
 
-async def _crowd(cluster: Cluster) -> None:
+async def _crowd(cluster: Cluster, gap_s_max: float) -> None:
     count = min(CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - KEPT_FREE)
     load = Load()
     async with await rangelog.connect(cluster.connect_string, tls=cluster.client_tls) as client:
@@ -98,12 +106,14 @@ async def _crowd(cluster: Cluster) -> None:
             try:
                 before = load.acked
                 await asyncio.sleep(HELD_S)
+                async with asyncio.timeout(60):
+                    while load.acked == before and not running.done():
+                        await asyncio.sleep(0.05)
                 assert not running.done(), running.exception()
                 print(
                     f"{target.port}: {len(opened)} opened, {load.acked - before} acks, longest gap {load.gap_s:.2f} s"
                 )
-                assert load.acked > before, target
-                assert load.gap_s < GAP_MAX_S, target
+                assert load.gap_s < gap_s_max, target
             finally:
                 for each in opened:
                     each.close()

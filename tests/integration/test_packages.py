@@ -12,7 +12,7 @@ import pytest
 from tools import package_sizes
 from tools.package_sizes import BASE, TRIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(scope="module")

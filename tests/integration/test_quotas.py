@@ -23,13 +23,18 @@ from rangelog_proto.v1 import pd_pb2
 from tests.security.rights import pdctl
 from tests.support.certificates import TestCertificates
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.long, pytest.mark.alone]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.alone]
 
 ClusterFactory = Callable[..., Cluster]
 RATE = 1_000_000
 MEASURED_S = 20.0
 FREE_BYTES_MAX = 64_000_000
 """What is appended once the quota is gone: far below a full range, which a fast machine fills in three seconds."""
+LEAST = pytest.mark.parametrize(
+    "least",
+    [pytest.param(0.01, marks=pytest.mark.long, id="kept"), pytest.param(1.0, marks=pytest.mark.measure, id="used")],
+)
+"""That a quota is kept holds on a machine of any speed. That it is used, and how fast others are, is measured: `least` is 1."""
 KEPT = StreamConfig(tiered=False, hot_retention_seconds=float("inf"))
 
 
@@ -71,10 +76,11 @@ async def latencies_ms(writer: rangelog.Writer, seconds: float) -> list[float]:
     return sorted(found)
 
 
+@LEAST
 async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
-    cluster_factory: ClusterFactory, tmp_path: Path
+    cluster_factory: ClusterFactory, tmp_path: Path, least: float
 ) -> None:
-    """0.9 to 1.05 of the figure over 20 s; no range is sealed, no record is lost, another client's acks stay as fast."""
+    """At most 1.05 of the figure over 20 s; no range is sealed, no record is lost. Measured: 0.9, another client's acks."""
     cluster = cluster_factory(range_servers=3, tls=True)
     tls = clients(cluster, tmp_path)
     quota(cluster, "set", "--principal", "alice", "--append-bytes-per-s", "1MB")
@@ -94,14 +100,14 @@ async def test_a_writer_keeps_to_its_quota_and_nobody_else_notices(
             rate = acked * len(value) / took_s / RATE
             median_ms, worst_ms = others[len(others) // 2], others[-1]
             print(f"\nquotas: {rate:.3f} of the quota; another client: {median_ms:.1f} ms, worst {worst_ms:.0f} ms")
-            assert 0.9 <= rate <= 1.05
-            assert median_ms < 100 and len(others) > MEASURED_S * 5
+            assert 0.9 * least <= rate <= 1.05
+            assert least < 1 or (median_ms < 100 and len(others) > MEASURED_S * 5)
             quota(cluster, "remove", "--principal", "alice")
             await writer.flush()
             (acked, took_s), _ = await asyncio.gather(
                 append_for(writer, 3.0, value, FREE_BYTES_MAX), latencies_ms(other, 3.0)
             )
-            assert acked * len(value) / took_s > 2 * RATE  # nobody is held off any more
+            assert acked * len(value) / took_s > 2 * RATE * least  # nobody is held off any more
             ranges = await asyncio.to_thread(cluster_ranges, cluster, "a")
             assert ranges[-1]["state"] == "open"
             if len(ranges) > 1:  # a server stood still for half a second: the writer without a quota leaves it as well
@@ -124,7 +130,10 @@ def cluster_ranges(cluster: Cluster, stream: str) -> list[dict[str, Any]]:
     return found
 
 
-async def test_readers_and_producers_are_held_off_as_well(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+@LEAST
+async def test_readers_and_producers_are_held_off_as_well(
+    cluster_factory: ClusterFactory, tmp_path: Path, least: float
+) -> None:
     """A quota of a prefix holds for a topic's producers at the broker and for all its readers; nothing is lost or repeated."""
     cluster = cluster_factory(range_servers=3, brokers=1, tls=True)
     tls = clients(cluster, tmp_path)
@@ -145,16 +154,19 @@ async def test_readers_and_producers_are_held_off_as_well(cluster_factory: Clust
             await producer.flush()
         took_s = time.monotonic() - began_s
         print(f"\nquotas: a producer at {count * len(value) / took_s / RATE:.2f} of the prefix's quota")
-        assert 0.8 <= count * len(value) / took_s / RATE <= 1.15
+        assert 0.8 * least <= count * len(value) / took_s / RATE <= 1.15
         began_s, seen = time.monotonic(), 0
         async for _ in client.topic_reader("orders/t", start="earliest", follow=False):
             seen += 1
         took_s = time.monotonic() - began_s
         print(f"quotas: a reader at {seen * len(value) / took_s / RATE:.2f} of the prefix's quota")
-        assert seen == count + before and 0.7 <= seen * len(value) / took_s / RATE <= 1.15
+        assert seen == count + before and 0.7 * least <= seen * len(value) / took_s / RATE <= 1.15
 
 
-async def test_a_low_quota_is_kept_whoever_comes_and_however(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+@LEAST
+async def test_a_low_quota_is_kept_whoever_comes_and_however(
+    cluster_factory: ClusterFactory, tmp_path: Path, least: float
+) -> None:
     """By one reader and by ten, by calls with little time, and by rows of a table: nobody gets more than burst and rate."""
     cluster = cluster_factory(range_servers=3, brokers=1, tls=True)
     tls = clients(cluster, tmp_path)
@@ -174,21 +186,20 @@ async def test_a_low_quota_is_kept_whoever_comes_and_however(cluster_factory: Cl
             read = await asyncio.gather(*(bytes_read(client, seconds) for _ in range(readers)))
             got = sum(read) / (rate * seconds)
             print(f"\nquotas: {readers} readers at {got:.2f} of the quota")
-            assert (
-                0.3 <= got <= 1.0 + (rate / 2 + 2 * 240 * 1024) / (rate * seconds)
-            )  # the burst, and a reply at each end
+            ends = rate / 2 + 2 * 240 * 1024  # the burst, and a reply at each end
+            assert 0.3 * least <= got <= 1.0 + ends / (rate * seconds)
         quota(cluster, "set", "--principal", "low", "--calls-per-s", "5")
         await bytes_read(client, 4.0)
         answered = await asyncio.gather(*(short_calls(client, 6.0) for _ in range(20)))
         print(f"quotas: {sum(answered)} calls of 200 ms in 6 s, 5 a second are allowed")
-        assert 5 <= sum(answered) <= 5 * 6 + 10
+        assert 5 * least <= sum(answered) <= 5 * 6 + 10
         began_s, put = time.monotonic(), 0
         while time.monotonic() - began_s < 10.0:
             await table.put(b"k", os.urandom(50_000))
             put += 50_000
         got = put / (rate * (time.monotonic() - began_s))
         print(f"quotas: rows at {got:.2f} of the quota")
-        assert 0.5 <= got <= 1.2
+        assert 0.5 * least <= got <= 1.2
 
 
 async def bytes_read(client: rangelog.Client, seconds: float) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.measure, pytest.mark.alone, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {

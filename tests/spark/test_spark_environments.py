@@ -17,7 +17,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import MissingExtra
 from tests.spark.conftest import slow_environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.release, pytest.mark.timeout(600)]
 
 _ASK = """
 import json, sys

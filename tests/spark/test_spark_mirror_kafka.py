@@ -23,7 +23,7 @@ from rangelog_core.record import Record
 from tests.spark.killable import Driver
 from tests.support.waiting import arrives
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.release, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "bench" / "peers"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -392,6 +393,7 @@ def test_every_way_of_spoiling_applies_often() -> None:
         assert sum(spoiler(Story(seed)) for seed in range(60)) >= 20, spoiler.__name__
 
 
+@pytest.mark.measure
 def test_it_keeps_its_pace() -> None:
     """100,000 records take less than 5 s of processor time (seen: 0.6 s), so that a long run can be judged at all."""
     history = History()

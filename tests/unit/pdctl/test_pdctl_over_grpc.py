@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 
 import pytest
 import yaml
@@ -235,10 +234,8 @@ def test_cluster_without_majority(run: PdctlOverGrpc, member: InProcessPd) -> No
 
 
 def test_unreachable(dead_address: str) -> None:
-    """When nobody answers, the line comes by the time that --timeout gives, and names the endpoints."""
-    begun = time.monotonic()
+    """When nobody answers, one line names the endpoints; that it comes in time is in tests/integration/test_pdctl.py."""
     assert dead_address in PdctlOverGrpc(dead_address).fails(4, "--timeout", "0.3", "stream", "list")
-    assert time.monotonic() - begun < 5.0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -366,10 +365,8 @@ def test_a_broker_with_much(run: PdctlOverGrpc, topics: InProcessPd) -> None:
         run.json("topic", "create", name, "--shards", "600")
     for _ in range(3):
         topics.reconcile()
-    begun = time.monotonic()
     owned = run.json("broker", "owned", "b1")
     assert len(owned) == 1_216 and len({(each["topic"], each["number"]) for each in owned}) == 1_216
-    assert time.monotonic() - begun < 60
     watches = [request for name, request in topics.requests if name == "Watch"]
     assert len(watches) > 2 and isinstance(watches[0], pd_pb2.WatchRequest)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -33,7 +34,7 @@ from rangelog_cli.bench.workload import (
 from tests.support.waiting import until
 
 EFFORT = replace(
-    QUICK, seconds=0.2, before_kill_s=0.05, after_kill_s=0.2, resume_s_max=2.0, catchup_bytes=5_000_000, compile_s=0.05
+    QUICK, seconds=0.2, before_kill_s=0.05, after_kill_s=0.2, resume_s_max=20.0, catchup_bytes=5_000_000, compile_s=0.05
 )
 
 
@@ -161,15 +162,16 @@ async def test_an_error_of_a_tick_ends_the_ticker() -> None:
 
 async def test_a_stall_is_charged_to_everything_that_was_due_meanwhile() -> None:
     """With no acks for 100 ms of 200, about half of the open loop's latencies are long: no coordinated omission."""
-    system, found = MemorySystem(), list[Measurement]()
+    system, found, began_s = MemorySystem(), list[Measurement](), asyncio.get_running_loop().time()
     measuring = asyncio.create_task(measure_open_loop(system, EFFORT, found.append))
     await until(lambda: len(system.records) >= 20)
     system.stall(0.1)
     await measuring
+    took_ms = (asyncio.get_running_loop().time() - began_s) * 1_000
     details = found[0].details
     assert details["count"] == 200
     assert details["missing"] == 0
-    assert 60 <= details["max"] <= 1_000
+    assert 60 <= details["max"] <= took_ms
     assert details["p90"] > 20
 
 
@@ -196,15 +198,18 @@ async def test_records_seen_before_their_ack_are_counted(early: bool) -> None:
     assert found[0].details["seen_before_acked"] == (200 if early else 0)
 
 
-async def test_the_longest_gap_is_the_one_of_the_kill() -> None:
-    """100 ms without acks are seen as such, and appends that timed out were sent again."""
+@pytest.mark.parametrize(
+    "late_s_max", [pytest.param(math.inf, id="seen"), pytest.param(0.4, marks=pytest.mark.measure, id="no-longer")]
+)
+async def test_the_longest_gap_is_the_one_of_the_kill(late_s_max: float) -> None:
+    """100 ms without acks are seen as such, and appends that timed out were sent again. Measured: no other gap is longer."""
     system = MemorySystem()
 
     async def kill() -> None:
         system.kill("leader")
 
     gap = await longest_gap(system, EFFORT, kill)
-    assert 0.09 <= gap.longest_s <= system.closed_s + 0.4
+    assert 0.09 <= gap.longest_s <= system.closed_s + late_s_max
     assert gap.failed_appends >= 2
     assert gap.found >= gap.acked > 0
 

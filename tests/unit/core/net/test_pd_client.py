@@ -146,12 +146,21 @@ async def test_election(start_pd: Any, connect: Connect) -> None:
 
 
 async def test_nobody_answers(connect: Connect, dead_address: str) -> None:
-    """Without a majority the call ends by its deadline in one line that names the endpoints and what to check."""
+    """Without a majority the call ends, not before its deadline, in one line that names the endpoints and what to check."""
     begun = time.monotonic()
     with pytest.raises(errors.Unavailable, match=f"{dead_address}.*majority") as caught:
         await _servers(connect(dead_address), timeout_s=0.4)
-    assert 0.3 < time.monotonic() - begun < 2.0
+    assert time.monotonic() - begun > 0.3
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.measure
+async def test_a_deadline_is_kept(connect: Connect, dead_address: str) -> None:
+    """A call of 0.4 s that nobody answers ends within two."""
+    begun = time.monotonic()
+    with pytest.raises(errors.Unavailable):
+        await _servers(connect(dead_address), timeout_s=0.4)
+    assert time.monotonic() - begun < 2.0
 
 
 async def test_a_web_server_that_resets_is_another_program(connect: Connect) -> None:
@@ -170,11 +179,9 @@ async def test_a_web_server_that_resets_is_another_program(connect: Connect) -> 
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        began_s = time.monotonic()
         with pytest.raises(errors.Unavailable, match=f"no placement driver at {address}: .*another program"):
-            await _servers(connect(address, first_contact_s=0.1), timeout_s=30.0)
+            await _servers(connect(address, first_contact_s=0.1), timeout_s=3_600.0)
         assert accepted > 1
-        assert time.monotonic() - began_s < 15.0
 
 
 async def test_members_that_send_us_round(start_pd: Any, connect: Connect) -> None:
@@ -227,10 +234,8 @@ async def test_token(start_pd: Any, connect: Connect) -> None:
     """The token is sent with every call; a wrong one is an answer, not a reason to try again."""
     pd = await start_pd(token="s3cret", ListServers=_answer)
     assert await _servers(connect(pd.address, token="s3cret")) == ["rs1"]
-    begun = time.monotonic()
     with pytest.raises(errors.Unauthorized):
-        await _servers(connect(pd.address, token="wrong"))
-    assert time.monotonic() - begun < 2.0
+        await _servers(connect(pd.address, token="wrong"), timeout_s=3_600.0)
 
 
 async def test_many_calls_at_once(start_pd: Any, connect: Connect) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -239,7 +238,7 @@ async def test_an_answer_in_the_end(start_pd: Any, connect: Connect) -> None:
 
 
 async def test_closed_under_a_command(start_pd: Any, connect: Connect) -> None:
-    """A client that is closed while a command is out, or between its tries, says that its outcome is unknown, at once."""
+    """A client that is closed while a command is out, or between its tries, says at once that its outcome is unknown."""
     reached = asyncio.Event()
 
     async def never() -> None:
@@ -254,13 +253,11 @@ async def test_closed_under_a_command(start_pd: Any, connect: Connect) -> None:
         reached.clear()
         pd = await start_pd(CreateStream=_in_turn(step))
         client = connect(pd.address)
-        call = asyncio.create_task(client.create_stream(COMMAND, timeout_s=30))
+        call = asyncio.create_task(client.create_stream(COMMAND, timeout_s=3_600))
         await reached.wait()
-        begun = time.monotonic()
         await client.close()
         error = await _outcome(call)
         assert type(error) is errors.OutcomeUnknown and "closed" in error.message
-        assert time.monotonic() - begun < 2.0
 
 
 async def test_cancelled_command(start_pd: Any, connect: Connect) -> None:
