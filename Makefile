@@ -5,12 +5,18 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 PYTEST := $(PY) -m pytest -q
+TWO    := $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder
+STAGES := $(PY) tools/run_stages.py
+GATE   := not long and not release and not measure
+SCENES := tests/simulation tests/integration tests/spark
 SEEDS  ?= 300
 unexport PYTHONDONTWRITEBYTECODE # else each process of the tests, some thousand, compiles all that it imports: a third of its start
 TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
+export RANGELOG_TEST_RUN := $(or $(RANGELOG_TEST_RUN),$(shell date +%Y%m%dT%H%M%S)) # of which second tries are counted together
+
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help install demo test long quick unit integration spark check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help install demo test long release measure quick unit integration spark scenes scenes-alone release-tests measure-tests check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto lock clean
 
 help:
@@ -44,25 +50,42 @@ clean: ## remove what was made
 
 ##@ To change it
 
-test: SHORT := and not long
-test: check unit integration spark ## every check and test, but the long ones
+test: $(READY) ## the gate: every check, and every test that has no target of its own below
+	@$(STAGES) test check unit integration spark
 
-long: $(READY) ## the tests that `make test` leaves out: scenes of a minute and more
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "long and not alone" tests/simulation tests/integration tests/spark
-	$(PYTEST) -m "long and alone" tests/integration
+long: $(READY) ## scenes of a minute and more; some of them: SCENES="tests/…"
+	@$(STAGES) long scenes $(if $(filter file,$(origin SCENES)),scenes-alone,SCENES="$(SCENES)")
+
+release: $(READY) ## wheels, images, the chart's pods, servers and programs of others
+	@$(STAGES) release release-tests
+
+measure: $(READY) ## what asserts a rate, a percentile or a wall time: on a machine with nothing else to do
+	@$(STAGES) measure measure-tests
 
 quick: $(READY) ## house rules and unit tests alone, under a minute
-	$(PYTEST) -n 2 --dist worksteal tests/tidy tests/unit tests/scenarios
+	$(PYTEST) -n 2 --dist worksteal -m "$(GATE)" tests/tidy tests/unit tests/scenarios
 
 unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
+	$(TWO) -m "not alone and $(GATE)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
-integration: $(READY) ## real processes on loopback: two files at a time, the longest first, then those that measure
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration
-	$(PYTEST) -m "alone $(SHORT)" tests/integration
+integration: $(READY) ## real processes on loopback: two files at a time, the longest first, then those that need the machine
+	$(TWO) -m "not alone and $(GATE)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration
+	$(PYTEST) -m "alone and $(GATE)" tests/integration
 
 spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without Spark: two files at a time, the longest first
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/spark $(TIER_FILES)
+	$(TWO) -m "not alone and $(GATE)" tests/spark $(TIER_FILES)
+
+scenes: $(READY)
+	$(TWO) -m "long and not alone" $(SCENES)
+
+scenes-alone: $(READY)
+	$(PYTEST) -m "long and alone" $(SCENES)
+
+release-tests: $(READY)
+	$(PYTEST) -m release tests/unit tests/integration tests/spark
+
+measure-tests: $(READY)
+	$(PYTEST) -m measure tests/unit tests/simulation tests/integration tests/spark
 
 check: $(READY) ## format, lint, types, import contracts, stubs, lock file, reference pages, house rules, site
 	@$(PY) tools/check.py

@@ -68,3 +68,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         counts = {"passed": ended.get("passed", 0), "failed": failed, "skipped": ended.get("skipped", 0)}
         with open(COUNTS_FILE, "a") as file:
             file.write(json.dumps(counts) + "\n")
+
+
+@pytest.fixture(scope="session")
+def forked_members(_nothing_is_left_running: None) -> Iterator[None]:
+    """Members of clusters begin by a fork, as tests/support/forked.py says."""
+    from rangelog_cli.local import process
+    from tests.support import forked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "spawn", forked.spawn)
+        yield
+    forked.stop()

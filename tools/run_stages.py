@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.figures import KEPT, PRODUCT, ROOT, commit, git, machine, now, replace
+from tests.support.second_try import RUN_ENV, rows_of, summary
 
 FILE = KEPT / "runs.json"
 COUNTS = "PYTEST_COUNTS_FILE"
@@ -115,7 +116,8 @@ def run(tree: Path, target: str, words: Sequence[str]) -> int:
     if outer := os.environ.get(COUNTS):
         with open(outer, "a") as file:
             file.write(json.dumps(row["tests"]) + "\n")
-    print(table(target, row), flush=True)
+    print(table(target, row))
+    print(summary(rows_of(tree / "build", os.environ.get(RUN_ENV, ""))), flush=True)
     return code
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 
 from rangelog_core.errors import AppendTimeout, RangelogError, RequestTimeout
+from tests.support.waiting import WaitRanOut
 
-WAITS = (RequestTimeout, AppendTimeout)
+WAITS = (WaitRanOut, RequestTimeout, AppendTimeout)
 BESIDE_A_WAIT = (OSError, subprocess.TimeoutExpired)
 """Errors that a wait may stem from: attempts that failed before it ran out."""
 

@@ -10,7 +10,7 @@ What holds:
 - What the first try printed is kept, and shown at the end; each row of `build/chance.jsonl` names the file.
 - The teardown of the first try counts: a process that it leaves running fails the run.
 
-`python -m tests.support.second_try` prints the line of a run that has several commands; `RANGELOG_TEST_RUN` names that run.
+`RANGELOG_TEST_RUN` names a run of several commands, which count together; tools/run_stages.py ends with their line.
 """
 
 from __future__ import annotations
@@ -198,7 +198,3 @@ def summary(rows: list[dict[str, object]]) -> str:
     """Return the line that ends a run."""
     names = ",".join(re.sub(r"^.*/", "", str(row["test"])) for row in rows)
     return f"chance: tried_again={len(rows)} passed={sum(bool(row['passed']) for row in rows)} names={names or '-'}"
-
-
-if __name__ == "__main__":
-    print(summary(rows_of(Path("build"), os.environ.get(RUN_ENV, ""))))

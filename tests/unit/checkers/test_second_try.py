@@ -12,7 +12,8 @@ import pytest
 
 from rangelog_core.errors import AppendTimeout, Corruption, RecordsLost, RequestTimeout, Unavailable
 from tests.support.ran_out import is_wait_that_ran_out
-from tests.support.second_try import PER_RUN_MAX
+from tests.support.second_try import PER_RUN_MAX, rows_of, summary
+from tests.support.waiting import WaitRanOut, arrives
 
 ROOT = Path(__file__).resolve().parents[3]
 INI = "[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider -p xdist\n"
@@ -145,11 +146,10 @@ def test_five_in_a_run_fail_it(run: Run, tmp_path: Path) -> None:
     code, said = run("".join(RUNS_OUT_ONCE.format(name=f"u{number}") for number in range(2)))
     assert code == 1 and "tried_again=5 passed=4" in said, said
     assert (tmp_path / "integration" / "u1").read_text() == "x"
-    whole = subprocess.run(
-        [sys.executable, "-m", "tests.support.second_try"],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "RANGELOG_TEST_RUN": "r"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert whole.stdout.startswith("chance: tried_again=5 passed=4 names=test_it.py::test_t0,")
+    assert summary(rows_of(tmp_path / "build", "r")).startswith(
+        "chance: tried_again=5 passed=4 names=test_it.py::test_t0,"
+    )
+    assert summary(rows_of(tmp_path / "build", "another")) == "chance: tried_again=0 passed=0 names=-"
 
 
 def test_a_shared_set_up_that_ran_out_counts_once(run: Run, tmp_path: Path) -> None:
@@ -202,7 +202,8 @@ def raised(
 @pytest.mark.parametrize(
     "error",
     [
-        RequestTimeout("not within 20 s: nobody leads"),
+        WaitRanOut("not within 20 s: nobody leads", ""),
+        RequestTimeout("rs1 still runs after 10 s"),
         AppendTimeout("not acked"),
         raised(RequestTimeout("no answer"), cause=ConnectionResetError()),
         raised(RequestTimeout("no answer"), context=raised(Unavailable("no leader"), cause=OSError())),
@@ -234,3 +235,10 @@ def test_waits(error: BaseException) -> None:
 def test_verdicts(error: BaseException) -> None:
     """A member that ended, a plain time-out that may await records, and whatever hides behind a wait."""
     assert not is_wait_that_ran_out(error)
+
+
+def test_records_that_do_not_come_are_a_verdict() -> None:
+    """The wait for them ran out; what it raises says that they may be lost."""
+    with pytest.raises(AssertionError, match="missing 1") as caught:
+        arrives(lambda: [b"a"], [b"a", b"b"], "the acked records", 0)
+    assert not is_wait_that_ran_out(caught.value)
