@@ -38,6 +38,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: first.get(item.path.name, len(LONGEST)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _forked(forked_members: None) -> None:
+    """All clusters of these tests."""
+
+
 @pytest.fixture
 def cluster_factory(tmp_path: Path) -> Iterator[ClusterFactory]:
     """Makes running, healthy clusters: `cluster_factory(pds=1, range_servers=4, tier_url=…, env={…})`."""

@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Iterator[None]:
     """What the processes of Spark inherit, those of drivers that tests start as well: they start fast."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RANGELOG_PD", raising=False)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -30,6 +31,8 @@ STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.01
 _LOG_BYTES_MAX = 16 * 1024 * 1024
 _LAST_WORDS_BYTES = 16 * 1024
+spawn = subprocess.Popen
+"""How a child begins."""
 _SAID_WHAT_TO_DO = re.compile(r"(?:rangelog|pd|placement-driver|range-server): (.+)")
 
 
@@ -102,7 +105,7 @@ class Process:
         env = os.environ | self.env | {LIFELINE_ENV: str(lifeline), "PYTHONUNBUFFERED": "1"}
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
-            self._popen = subprocess.Popen(
+            self._popen = spawn(
                 self._command,
                 env=env,
                 stdin=subprocess.PIPE,
@@ -152,13 +155,15 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the child's process group (SIGSTOP and SIGCONT pause and continue it)."""
         if self.running:
-            os.killpg(self.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(self.pid, number)
 
     def request_stop(self) -> None:
         """Send SIGTERM; `finish` waits for the end."""
         if self.running:
-            os.kill(self.pid, signal.SIGCONT)
-            os.kill(self.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
+                os.kill(self.pid, signal.SIGTERM)
 
     def finish(self, deadline_s: float) -> None:
         """Wait for the end until the monotonic time `deadline_s`, then `kill -9` the child."""
