@@ -22,7 +22,7 @@ PYTEST = (PYTHON, "-m", "pytest", "-q")
 TYPES_TEST = "tests/tidy/test_types_of_programs.py"
 
 
-class Check(NamedTuple):
+class TreeCheck(NamedTuple):
     """A check: its commands run one after the other, until one fails."""
 
     name: str
@@ -30,16 +30,16 @@ class Check(NamedTuple):
 
 
 CHECKS = (
-    Check("types", ((PYTHON, "-m", "mypy", "--no-error-summary"), (*PYTEST, TYPES_TEST))),
-    Check("format", ((PYTHON, "-m", "ruff", "format", "--check", "--quiet", "."),)),
-    Check("lint", ((PYTHON, "-m", "ruff", "check", "--quiet", "."),)),
-    Check("import contracts", ((str(Path(PYTHON).with_name("lint-imports")), "--no-cache"),)),
-    Check("stubs", ((PYTHON, "tools/generate_stubs.py", "--check"),)),
-    Check("lock file", ((PYTHON, "tools/check_lock.py"),)),
-    Check("reference of settings", ((PYTHON, "tools/config_reference.py", "--check"),)),
-    Check("reference of errors", ((PYTHON, "tools/error_reference.py", "--check"),)),
-    Check("house rules", ((*PYTEST, "tests/tidy", f"--ignore={TYPES_TEST}"),)),
-    Check("site", (("make", "--no-print-directory", "docs"),)),
+    TreeCheck("types", ((PYTHON, "-m", "mypy", "--no-error-summary"), (*PYTEST, TYPES_TEST))),
+    TreeCheck("format", ((PYTHON, "-m", "ruff", "format", "--check", "--quiet", "."),)),
+    TreeCheck("lint", ((PYTHON, "-m", "ruff", "check", "--quiet", "."),)),
+    TreeCheck("import contracts", ((str(Path(PYTHON).with_name("lint-imports")), "--no-cache"),)),
+    TreeCheck("stubs", ((PYTHON, "tools/generate_stubs.py", "--check"),)),
+    TreeCheck("lock file", ((PYTHON, "tools/check_lock.py"),)),
+    TreeCheck("reference of settings", ((PYTHON, "tools/config_reference.py", "--check"),)),
+    TreeCheck("reference of errors", ((PYTHON, "tools/error_reference.py", "--check"),)),
+    TreeCheck("house rules", ((*PYTEST, "tests/tidy", f"--ignore={TYPES_TEST}"),)),
+    TreeCheck("site", (("make", "--no-print-directory", "docs"),)),
 )
 
 
@@ -58,7 +58,7 @@ async def _said(command: tuple[str, ...]) -> tuple[int, bytes]:
     return process.returncode, said
 
 
-async def _passes(check: Check) -> bool:
+async def _passes(check: TreeCheck) -> bool:
     started_s = time.monotonic()
     code, said = 0, b""
     for command in check.commands:
@@ -70,7 +70,7 @@ async def _passes(check: Check) -> bool:
     return code == 0
 
 
-async def run(checks: Iterable[Check]) -> int:
+async def run(checks: Iterable[TreeCheck]) -> int:
     """Run them; return the exit code."""
     task = asyncio.current_task()
     assert task is not None

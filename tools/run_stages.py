@@ -24,8 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.support.chance import RUN_ENV, rows_of, summary
 from tests.support.figures import KEPT, PRODUCT, ROOT, commit, git, machine, now, replace
-from tests.support.second_try import RUN_ENV, rows_of, summary
 
 FILE = KEPT / "runs.json"
 COUNTS = "PYTEST_COUNTS_FILE"

@@ -16,6 +16,7 @@ import pytest
 import rangelog
 from rangelog_cli.local.processes import Cluster
 from tests.security.matrix import Target, targets_of
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(300)]
 
@@ -106,9 +107,7 @@ async def _crowd(cluster: Cluster, gap_s_max: float) -> None:
             try:
                 before = load.acked
                 await asyncio.sleep(HELD_S)
-                async with asyncio.timeout(60):
-                    while load.acked == before and not running.done():
-                        await asyncio.sleep(0.05)
+                await until(lambda before=before: load.acked > before or running.done(), "no ack beside the crowd")
                 assert not running.done(), running.exception()
                 print(
                     f"{target.port}: {len(opened)} opened, {load.acked - before} acks, longest gap {load.gap_s:.2f} s"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chance import RUN_ENV, rows_of, summary
 from tests.support.ran_out import is_wait_that_ran_out
 
 TRIES_MAX = 2
@@ -35,7 +35,6 @@ PER_RUN_MAX = 4
 TRY_TIMEOUT_S = 1_800.0
 SHOWN_CHARACTERS = 4_000
 FOLDERS = ("integration", "spark")
-RUN_ENV = "RANGELOG_TEST_RUN"
 OUTCOME_ENV = "RANGELOG_SECOND_TRY"
 """Set in a second try: the file that gets its outcome."""
 TRIED_AGAIN = "tried again"
@@ -185,16 +184,3 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(TryOutcome(Path(os.environ[OUTCOME_ENV])), "second-try-outcome")
     elif not hasattr(config, "workerinput"):
         config.pluginmanager.register(SecondTry(config), "second-try")
-
-
-def rows_of(folder: Path, run: str) -> list[dict[str, object]]:
-    """Return the rows of one run, in order."""
-    path = folder / "chance.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [row for row in rows if row["run"] == run]
-
-
-def summary(rows: list[dict[str, object]]) -> str:
-    """Return the line that ends a run."""
-    names = ",".join(re.sub(r"^.*/", "", str(row["test"])) for row in rows)
-    return f"chance: tried_again={len(rows)} passed={sum(bool(row['passed']) for row in rows)} names={names or '-'}"

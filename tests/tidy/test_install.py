@@ -80,8 +80,8 @@ def test_where_uv_does_not_work_pip_installs(tmp_path: Path) -> None:
 async def test_a_check_that_fails_is_shown_whole_and_the_others_run(capsys: pytest.CaptureFixture[str]) -> None:
     """Its commands end with the first that fails."""
     check = tool("check")
-    bad = check.Check("bad", (("sh", "-c", "echo one; echo two >&2; exit 3"), ("sh", "-c", "echo never")))
-    good = [check.Check(f"good {number}", (("sh", "-c", "echo quiet"),)) for number in range(3)]
+    bad = check.TreeCheck("bad", (("sh", "-c", "echo one; echo two >&2; exit 3"), ("sh", "-c", "echo never")))
+    good = [check.TreeCheck(f"good {number}", (("sh", "-c", "echo quiet"),)) for number in range(3)]
     assert await check.run(good) == 0
     assert await check.run([bad, *good]) == 1
     shown = capsys.readouterr().out

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from rangelog_core.errors import AppendTimeout, Corruption, RecordsLost, RequestTimeout, Unavailable
+from tests.support.chance import rows_of, summary
 from tests.support.ran_out import is_wait_that_ran_out
-from tests.support.second_try import PER_RUN_MAX, rows_of, summary
+from tests.support.second_try import PER_RUN_MAX
 from tests.support.waiting import WaitRanOut, arrives
 
 ROOT = Path(__file__).resolve().parents[3]
