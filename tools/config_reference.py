@@ -67,6 +67,7 @@ These count for programs that connect to a cluster.
 | `RANGELOG_PD` | addresses of placement drivers, `host:port,…`: `pdctl` (or `--pd`), Spark, `rangelog-spark`; the SDK is given them by `connect` |
 | `RANGELOG_TOKEN`, `RANGELOG_TOKEN_FILE` | a token, or the cluster's shared one; or the file that has it, which may change: all of them, the SDK included; `pdctl --token`, `--token-file` |
 | `RANGELOG_CONTEXT` | the context that `pdctl` takes (or `--context`) |
+| `RANGELOG_REPLICA_LAG_MS_MIN`, `RANGELOG_REPLICA_LAG_MS_MAX` | how long a replica may hold a writer's batches back until the writer takes it for slow, in ms: all of them, the SDK included, where `connect` is given no limits; Spark's executors as well, each of its own environment |
 | `RANGELOG_INSECURE` | 1: a token may go to another machine without TLS |
 | `RANGELOG_TLS_CA`, `RANGELOG_TLS_CERT`, `RANGELOG_TLS_KEY` | PEM files for mutual TLS: all of them, the SDK included; `pdctl --ca`, `--cert`, `--key` |
 | `RANGELOG_ENCRYPTION_KEYS_DIR`, `RANGELOG_ENCRYPTION_KMS_KEY_ID` | the keys of encrypted objects: programs that read the tier, and servers without the setting |
@@ -92,8 +93,9 @@ def unit_of(key: str, field: FieldInfo) -> str:
     """Return what a value is: a unit, or a kind of text."""
     if field.annotation is bool:
         return "true, false"
+    measure = key.removesuffix("_min").removesuffix("_max")
     for ending, unit in UNITS:
-        if key.endswith(ending):
+        if measure.endswith(ending):
             return unit
     if field.annotation in (int, float):
         return "number"

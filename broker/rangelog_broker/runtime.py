@@ -162,6 +162,7 @@ class Runtime:
             tls=settings.tls,
             tier_url=settings.tier_url or None,
             encryption_keys=key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id),
+            lag_limits=settings.lag_limits,
         )
 
     def _control(self, verifier: TokenVerifier | None) -> GrpcServer:

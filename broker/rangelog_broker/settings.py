@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from rangelog.errors import InvalidArgument
+from rangelog.protocol.lag_limits import LAG_MS_LEAST, LAG_MS_MOST, REPLICA_LAG_MS_MAX, REPLICA_LAG_MS_MIN, LagLimits
 from rangelog_core.ids import check_name
 from rangelog_server_common.address_settings import check_listen, check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.logging import LogFormat
@@ -41,6 +42,9 @@ class BrokerSettings(TlsSettings):
     """Directory of keys, ID.key, with which objects of the tier are read; empty: RANGELOG_ENCRYPTION_KEYS_DIR counts."""
     encryption_kms_key_id: str = ""
     """In its place: a key of AWS KMS, by id, alias/name or ARN."""
+    replica_lag_ms_min: float = Field(default=REPLICA_LAG_MS_MIN, ge=LAG_MS_LEAST, le=LAG_MS_MOST)
+    """Of the broker's own writers, as of `rangelog.connect`."""
+    replica_lag_ms_max: float = Field(default=REPLICA_LAG_MS_MAX, ge=LAG_MS_LEAST, le=LAG_MS_MOST)
     run_dir: Path | None = None
     """Where the broker writes its addresses once it serves. It keeps no data."""
     watermark_interval_s: float = Field(default=10.0, ge=0.05, le=3_600)
@@ -60,6 +64,17 @@ class BrokerSettings(TlsSettings):
         if self.encryption_keys_dir and self.encryption_kms_key_id:
             raise ValueError("encryption_keys_dir and encryption_kms_key_id exclude each other: give one")
         return self
+
+    @model_validator(mode="after")
+    def _lag_limits_in_order(self) -> BrokerSettings:
+        if self.replica_lag_ms_min > self.replica_lag_ms_max:
+            raise ValueError("replica_lag_ms_min must not be more than replica_lag_ms_max")
+        return self
+
+    @property
+    def lag_limits(self) -> LagLimits:
+        """Of the broker's own writers."""
+        return LagLimits(self.replica_lag_ms_min, self.replica_lag_ms_max)
 
     @field_validator("name")
     @classmethod

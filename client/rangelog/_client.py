@@ -17,6 +17,7 @@ from rangelog._append.writer import Writer
 from rangelog._client_topics import TopicOperations
 from rangelog._connecting import Connecting
 from rangelog._internal_streams import InternalStreams
+from rangelog._lag_settings import chosen_lag_limits
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.cursor_reader import CursorReader
@@ -26,6 +27,7 @@ from rangelog._read.reader import Reader, Start
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
 from rangelog._stream_info import StreamInfo, stream_info
+from rangelog.protocol.lag_limits import LagLimits
 from rangelog_core.errors import InvalidArgument, StreamExists
 from rangelog_core.ids import check_name, check_readable_name
 from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
@@ -66,13 +68,14 @@ class Client(TopicOperations):
         encryption_keys: KeyProvider | None = None,
         appends_bytes_max: int = APPENDS_BYTES_MAX,
         fetches_bytes_max: int = FETCHES_BYTES_MAX,
+        lag_limits: LagLimits | None = None,
         pd: PdClient | None = None,
         connections: DataConnections | None = None,
         first_contact_s: float = math.inf,
     ) -> None:
         """`pd`, `connections`: used in place of those that would be made (see rangelog.testing).
 
-        `first_contact_s`: see PdClient.
+        `lag_limits`: of writers; None: those of the environment. `first_contact_s`: see PdClient.
         """
         _check_budget("appends_bytes_max", appends_bytes_max)
         _check_budget("fetches_bytes_max", fetches_bytes_max)
@@ -94,8 +97,9 @@ class Client(TopicOperations):
         self._placement_calls = PlacementCalls(self._metadata)
         self._dials = SharedDials(self._connections, self._placement_calls)
         self._internal = InternalStreams(
-            self._metadata, self._connections, self._placement_calls, self._dials, self._watches, self._cold_stores
-        )
+            self._metadata, self._connections, self._placement_calls, self._dials, self._watches, self._cold_stores,
+            lag_limits or chosen_lag_limits(None, None),
+        )  # fmt: skip
         self._open_topics(token=token, tls=tls)
 
     async def __aenter__(self) -> Client:
@@ -416,6 +420,8 @@ def connect(
     encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
+    replica_lag_ms_min: float | None = None,
+    replica_lag_ms_max: float | None = None,
     first_contact_s: float = FIRST_CONTACT_S,
 ) -> Connecting:
     """Return a client of a cluster: await it, or use `async with`. No request is sent: the first call finds who leads.
@@ -434,12 +440,17 @@ def connect(
             may have one batch in flight beyond it.
         fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
             reader may have 64 KiB beyond it.
+        replica_lag_ms_min: How long a replica may hold a writer's batches back at least until the writer takes it for slow and
+            leaves its range, in ms; between both limits ten times what confirms take of late. None: what
+            RANGELOG_REPLICA_LAG_MS_MIN says, where it is set, else 500.
+        replica_lag_ms_max: How long at most: None: what RANGELOG_REPLICA_LAG_MS_MAX says, else 2,000. More than an append's
+            limit makes appends end with AppendTimeout where one replica too many stands still.
         first_contact_s: Until a placement driver has answered once, a call gives up after so many seconds where nothing is at
             any of the addresses, in place of its own limit: most likely they are wrong.
 
     Raises:
         InvalidArgument: An address or a limit is not valid.
-        ConfigInvalid: The files of `tls` cannot be used, or the certificate has expired.
+        ConfigInvalid: The files of `tls` cannot be used, the certificate has expired, or a variable is not valid.
 
     Example:
         ```python
@@ -456,6 +467,7 @@ def connect(
             encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
+            lag_limits=chosen_lag_limits(replica_lag_ms_min, replica_lag_ms_max),
             first_contact_s=first_contact_s,
         )
     )

@@ -17,6 +17,7 @@ from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.reader import Reader
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
+from rangelog.protocol.lag_limits import LagLimits
 from rangelog_core.limits import INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import Record
@@ -35,6 +36,7 @@ class InternalStreams:
         dials: SharedDials,
         watches: StreamWatches,
         stores: ColdStores,
+        lag_limits: LagLimits,
     ) -> None:
         self._metadata = metadata
         self._connections = connections
@@ -42,6 +44,8 @@ class InternalStreams:
         self._dials = dials
         self._watches = watches
         self._stores = stores
+        self.lag_limits = lag_limits
+        """Those of all writers."""
         self._leaving: set[asyncio.Task[None]] = set()
         self.writer_class: Callable[..., Writer] = Writer
         self.writers: dict[Writer, None] = {}
@@ -70,6 +74,7 @@ class InternalStreams:
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
+            lag_limits=self.lag_limits,
         )
         self.writers[writer] = None
         if len(self.writers) == MANY_WRITERS:

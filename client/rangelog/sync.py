@@ -389,6 +389,8 @@ def connect(
     encryption_keys: KeyProvider | None = None,
     appends_bytes_max: int = APPENDS_BYTES_MAX,
     fetches_bytes_max: int = FETCHES_BYTES_MAX,
+    replica_lag_ms_min: float | None = None,
+    replica_lag_ms_max: float | None = None,
     first_contact_s: float = _client.FIRST_CONTACT_S,
 ) -> Client:
     """Return a blocking client of a cluster. The arguments and errors are those of `rangelog.connect`."""
@@ -402,6 +404,8 @@ def connect(
             encryption_keys=encryption_keys,
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
+            replica_lag_ms_min=replica_lag_ms_min,
+            replica_lag_ms_max=replica_lag_ms_max,
             first_contact_s=first_contact_s,
         )
         return Client(loop, loop.run(connecting.made()))

@@ -122,6 +122,7 @@ class Runtime:
             listen=settings.raft_listen or None,
             api_addresses={name: member.api_address for name, member in settings.members.items()},
             joined=await group_to_join(settings) if settings.join else None,
+            timings=settings.timings,
             snapshot_entries=settings.snapshot_entries,
             feature_level=settings.feature_level_max,
             tls=tls,

@@ -18,6 +18,12 @@ from rangelog_core.repack_choice import (
 )
 from rangelog_core.stream_defaults import REPLICAS_DEFAULT, REPLICAS_MAX
 from rangelog_pd.consensus.rules.changes import GROUP_SIZES
+from rangelog_pd.consensus.rules.timings import (
+    ELECTION_MS_MAX,
+    ELECTION_MS_MIN,
+    ELECTION_MS_MOST,
+    Timings,
+)
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.reconcile.repack_queue import CONCURRENCY_DEFAULT
@@ -82,6 +88,9 @@ class PdSettings(TlsSettings):
     raft_secret: str = Field(default="", repr=False)
     stream_replicas: int = Field(default=REPLICAS_DEFAULT, ge=1, le=REPLICAS_MAX)
     """Replicas of a stream that is created without a number of them. Acks follow: 2, or 1 with one replica."""
+    election_ms_min: int = Field(default=ELECTION_MS_MIN, ge=ELECTION_MS_MIN, le=ELECTION_MS_MOST)
+    election_ms_max: int = Field(default=ELECTION_MS_MAX, ge=ELECTION_MS_MIN, le=ELECTION_MS_MOST)
+    """A member that hears no leader stands for election after a time between both; the same on all members."""
     heartbeat_interval_ms: int = Field(default=500, ge=50, le=10_000)
     server_suspect_ms: int = Field(default=1_500, ge=100)
     server_dead_ms: int = Field(default=5_000, ge=200)
@@ -151,6 +160,10 @@ class PdSettings(TlsSettings):
             raise ValueError(f"repack_target_bytes must be 0 (nothing is repacked) or at least {TARGET_BYTES_MIN:,}")
         if self.server_dead_ms <= self.server_suspect_ms:
             raise ValueError("server_dead_ms must be more than server_suspect_ms")
+        if self.election_ms_max <= self.election_ms_min:
+            raise ValueError(
+                "election_ms_max must be more than election_ms_min: at equal times members split their votes"
+            )
         if self.encryption_keys_dir and self.encryption_kms_key_id:
             raise ValueError("encryption_keys_dir and encryption_kms_key_id exclude each other: give one")
         self._check_page()
@@ -177,6 +190,11 @@ class PdSettings(TlsSettings):
     def repack_rules(self) -> RepackRules:
         """When objects are repacked."""
         return RepackRules(self.repack_target_bytes, self.repack_min_age_ms, self.repack_trimmed_fraction)
+
+    @property
+    def timings(self) -> Timings:
+        """The times of Raft in a group with others."""
+        return Timings.of_elections(self.election_ms_min, self.election_ms_max)
 
     @property
     def api_address(self) -> str:

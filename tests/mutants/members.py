@@ -27,6 +27,8 @@ MEMBERS: tuple[Mutant, ...] = (
          "paused=leads and self._transfer is not None)", "paused=False)", _TEST),
     rare("joining-taken-for-removed", "a member that is being added is taken for a removed one", f"{_RULES}.member_changes",
          "        if self._log.voter and (\n", "        if True and (\n", _TEST),
+    rare("election-times-not-passed", "the settings are read, and the members go by the defaults", "rangelog_pd.runtime",
+         "            timings=settings.timings,\n", "", "pd/test_pd_settings.py"),
     rare("restored-like-an-empty-log", "a new member is taken to have a restored state because it has an empty log",
          "rangelog_pd.restoring", "_LAST_INDEX = 3\n", "_LAST_INDEX = 2\n", "pd/state/test_restored_state.py"),
     rare("restored-without-a-gap", "epochs that the lost group gave are given again", "rangelog_pd.state.restored",

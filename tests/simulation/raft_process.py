@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
-from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft import Raft
+from rangelog_pd.consensus.rules.timings import Timings
 from tests.fakes.disk import ProcessGone
 from tests.simulation import raft_seams
 from tests.simulation.raft_disk import VirtualDisk

@@ -33,6 +33,7 @@ from rangelog.protocol.appender import (
     SendConfirm,
     Stopped,
 )
+from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core import tracing
 from rangelog_core.errors import (
     InternalError,
@@ -68,6 +69,7 @@ class AppenderRunner:
         stream: common_pb2.Stream,
         created: common_pb2.Range,
         *,
+        lag_limits: LagLimits = LAG_LIMITS,
         confirmed: Callable[[int], None],
         stopping: Callable[[], None],
         stopped: Callable[[RangelogError], None],
@@ -99,7 +101,7 @@ class AppenderRunner:
         self._tick_due_s = self._tick_delay_ms = 0.0
         self._closed = False
         self._spans = BatchSpans(stream.name) if tracing.is_active() else None
-        self.core = Appender(stream.epoch, self._enter(created), _now_ms())
+        self.core = Appender(stream.epoch, self._enter(created), _now_ms(), lag_limits=lag_limits)
 
     def start(self) -> None:
         """Start the core and its timer."""

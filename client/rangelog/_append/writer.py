@@ -28,6 +28,7 @@ from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import claim, settle_and_create
 from rangelog._append.within import within
 from rangelog._metadata import Metadata
+from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
@@ -70,16 +71,16 @@ class Writer:
         append_timeout_s: float,
         open_timeout_s: float,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+        lag_limits: LagLimits = LAG_LIMITS,
     ) -> None:
         self.stream = stream
         self._metadata = metadata
         self._connections = connections
         self._calls = calls
         self._dials = dials
-        self._append_timeout_s = append_timeout_s
-        self._open_timeout_s = open_timeout_s
-        self._inflight_bytes_max = inflight_bytes_max
-        self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
+        self._append_timeout_s, self._open_timeout_s = append_timeout_s, open_timeout_s
+        self._inflight_bytes_max, self._pending_bytes_max = inflight_bytes_max, _OVERSHOOT * inflight_bytes_max
+        self._lag_limits = lag_limits
         self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -89,8 +90,7 @@ class Writer:
         self._next_offset = 0
         self._builder = BatchBuilder()
         self._inflight: deque[BatchBuilder | EncodedBatch] = deque()
-        self._pending_bytes = 0
-        self._pump_due = False
+        self._pending_bytes, self._pump_due = 0, False
         self._room: list[asyncio.Future[None]] = []
         self._accepting = self._closed = self._told = False  # the last: somebody heard what ended the writer
         self.on_closed: Callable[[Writer], object] = lambda _: None
@@ -136,7 +136,7 @@ class Writer:
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._next_offset = created.start_offset
         self._runner = runner = AppenderRunner(
-            self._metadata, self._connections, self._calls, self._dials, stream, created,
+            self._metadata, self._connections, self._calls, self._dials, stream, created, lag_limits=self._lag_limits,
             confirmed=self._resolve, stopping=self._stopping, stopped=self._stopped, send_gathered=self._pump,
         )  # fmt: skip
         if taken.left is not None:

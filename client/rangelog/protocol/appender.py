@@ -53,20 +53,12 @@ from rangelog.protocol.append_effects import (
 from rangelog.protocol.append_effects import (
     Stopped as Stopped,
 )
+from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog.protocol.window import ReplicaProgress, SentBatch, Window
 from rangelog_core.batch import restamp
 from rangelog_core.errors import InternalError, RangelogError, WriterFenced
 from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
-
-REPLICA_LAG_MS_MAX = 2_000.0
-"""A replica that holds batches back this long is slow, however slow the others are. Far below an append's time limit."""
-
-REPLICA_LAG_MS_MIN = 500.0
-"""No replica is slow before that: a pause of the garbage collector, or of another process on the machine, is shorter."""
-
-REPLICA_LAG_FACTOR = 10.0
-"""Between both, a replica is slow when it takes this many times as long as the slowest recent confirm."""
 
 ROLL_RETRY_MS = 1_000.0
 """The time until the next probe after the placement driver had no better placement."""
@@ -109,11 +101,12 @@ class AppenderPhase(Enum):
 class Appender:
     """The core of one writer. `next_offset` is the offset at which the next batch must start."""
 
-    def __init__(self, epoch: int, opened: OpenRange, now_ms: float) -> None:
+    def __init__(self, epoch: int, opened: OpenRange, now_ms: float, *, lag_limits: LagLimits = LAG_LIMITS) -> None:
         self.epoch = epoch
         self.phase = AppenderPhase.OPEN
         self.error: RangelogError | None = None
         self.seal_count = 0
+        self._lag_limits = lag_limits
         self._effects: list[Effect] = []
         self._troubles = 0
         self._entered_ms = now_ms
@@ -182,7 +175,7 @@ class Appender:
             if progress.failed or progress.slow or progress.unreachable:
                 trouble = True
             elif progress.durable_offset < end_offset:
-                lag_ms_max = lag_ms_max or self._lag_ms_max()
+                lag_ms_max = lag_ms_max or self._lag_limits.allowed_ms(self._window.latency_ms)
                 due_ms = max(progress.progress_ms, progress.held_until_ms) + lag_ms_max
                 after_ms = min(after_ms, due_ms - now_ms)
         if trouble:
@@ -415,18 +408,13 @@ class Appender:
         """Exclude a replica that holds batches back, if the others suffice for acks."""
         if progress.failed or progress.durable_offset >= self._window.end_offset or now_ms < progress.held_until_ms:
             return
-        late = now_ms - max(progress.progress_ms, progress.held_until_ms) > self._lag_ms_max()
+        late = now_ms - max(progress.progress_ms, progress.held_until_ms) > self._lag_limits.allowed_ms(
+            self._window.latency_ms
+        )
         if late or self._window.lags_by(progress, REPLICA_LAG_BYTES_MAX):
             progress.slow = True
             if self._goes_on_without(progress):
                 self._window.give_up(progress)
-
-    def _lag_ms_max(self) -> float:
-        """How long a replica may hold batches back, in proportion to the latency of confirms."""
-        latency_ms = self._window.latency_ms
-        if not latency_ms:
-            return REPLICA_LAG_MS_MAX
-        return min(REPLICA_LAG_MS_MAX, max(REPLICA_LAG_MS_MIN, REPLICA_LAG_FACTOR * latency_ms))
 
     def _goes_on_without(self, progress: ReplicaProgress | None = None) -> bool:
         """Whether enough sound replicas other than `progress` accept appends; if not, the range gets no more acks."""

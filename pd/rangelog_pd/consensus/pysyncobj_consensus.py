@@ -40,9 +40,10 @@ from rangelog_pd.consensus.network.messages import KIND_COMMAND
 from rangelog_pd.consensus.rules.changes import ADD, REMOVE, MemberChange, encode_change
 from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER
 from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
-from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft import Raft
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from rangelog_pd.consensus.rules.timings import Timings
 from rangelog_pd.state.versions import FEATURE_LEVEL
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class PySyncObjConsensus:
         listen: str | None = None,
         api_addresses: Mapping[str, str] | None = None,
         joined: Configuration | None = None,
-        timings: Timings | None = None,
+        timings: Timings = Timings(),  # noqa: B008 - it is frozen
         snapshot_entries: int = 5000,
         feature_level: int = FEATURE_LEVEL,
         tls: TlsConfig | None = None,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rangelog.errors import NotOwner, PreconditionFailed, RangelogError, Unauthorized, Unavailable, WrongServer
+from rangelog.protocol.lag_limits import LagLimits
 from rangelog_broker import runtime as runtimes
 from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
@@ -258,3 +259,10 @@ async def test_a_stop_without_a_placement_driver_ends(cluster: OwnerCluster, mon
     for name in ("ReportBrokerLost", "ListBrokers", "Watch", "BrokerHeartbeat"):
         cluster.fail(name, *silent())
     await broker.stopped()
+
+
+async def test_its_writers_go_by_the_lag_limits_of_its_settings() -> None:
+    """Whatever the environment says for other programs."""
+    client = Runtime(settings("b1", replica_lag_ms_min=30_000, replica_lag_ms_max=60_000))._client()
+    assert client.internal.lag_limits == LagLimits(30_000, 60_000)
+    await client.close()

@@ -53,6 +53,9 @@ def test_placement_drivers_come_as_a_list_or_with_commas(monkeypatch: pytest.Mon
         ({"listen": "0.0.0.0:7190"}, "advertise_host"),
         ({"control_listen": "[::]:7191"}, "advertise_host"),
         ({"data_dir": "/tmp"}, "data_dir"),
+        ({"replica_lag_ms_min": 1}, "replica_lag_ms_min"),
+        ({"replica_lag_ms_max": 1e6}, "replica_lag_ms_max"),
+        ({"replica_lag_ms_min": 3_000}, "replica_lag_ms_min must not be more"),
     ],
 )
 def test_bad_values_are_one_line_that_names_the_key(changes: dict[str, Any], named: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 import rangelog
 import rangelog.sync
+from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
+from rangelog.testing import FakeCluster
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BYTES_MAX, MIB
 
@@ -30,3 +32,26 @@ async def test_a_budget_that_is_none(name: str, size_bytes: Any) -> None:
         await rangelog.connect("h:1", **{name: size_bytes})
     with pytest.raises(InvalidArgument, match=name):
         rangelog.sync.connect("h:1", **{name: size_bytes})
+
+
+async def test_lag_limits_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the environment count where none are given; bad ones are refused."""
+    async with await rangelog.connect("h:1") as client:
+        assert client.internal.lag_limits == LAG_LIMITS
+    monkeypatch.setenv("RANGELOG_REPLICA_LAG_MS_MAX", "60000")
+    async with await rangelog.connect("h:1", replica_lag_ms_min=1_000) as client:
+        assert client.internal.lag_limits == LagLimits(1_000, 60_000)
+    with pytest.raises(InvalidArgument, match="replica_lag_ms_min"):
+        await rangelog.connect("h:1", replica_lag_ms_min=0)
+    with pytest.raises(InvalidArgument, match="replica_lag_ms_min must not be more"):
+        rangelog.sync.connect("h:1", replica_lag_ms_min=3_000, replica_lag_ms_max=2_000)
+
+
+async def test_a_writers_appender_goes_by_them() -> None:
+    """They reach the core, which decides: test_lag_limits.py."""
+    with FakeCluster() as cluster:
+        async with cluster.client() as client:
+            await client.create_stream("s")
+            client.internal.lag_limits = limits = LagLimits(60_000, 60_000)
+            async with client.writer("s") as writer:
+                assert writer._running().core._lag_limits is limits

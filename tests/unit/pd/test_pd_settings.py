@@ -9,7 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from rangelog_core.repack_choice import RepackRules
-from rangelog_pd.settings import PdSettings
+from rangelog_pd.consensus.rules.timings import ELECTION_MS_MIN, Timings
+from rangelog_pd.runtime import Runtime
+from rangelog_pd.settings import MemberSettings, PdSettings
+from rangelog_pd.state.machine import Machine
 
 MEMBERS = {name: {"raft_address": f"{name}:1", "api_address": f"{name}:2"} for name in ("pd1", "pd2", "pd3")}
 GOOD: dict[str, Any] = {"name": "pd1", "data_dir": Path("x"), "members": MEMBERS, "raft_secret": "long enough"}
@@ -32,6 +35,9 @@ def test_the_good_ones_are_taken() -> None:
         ({"raft_secret": ""}, "raft_secret"),
         ({"server_dead_ms": 1_000}, "server_dead_ms"),
         ({"heartbeat_interval_ms": 1}, "heartbeat_interval_ms"),
+        ({"election_ms_min": 499}, "election_ms_min"),
+        ({"election_ms_max": 60_001}, "election_ms_max"),
+        ({"election_ms_min": 1_000}, "election_ms_max must be more"),
         ({"members": {"pd1": {"raft_address": "x:1"}}}, "api_address"),
         ({"members": {"pd1": {"raft_address": "127.0.0.1", "api_address": "x:2"}}}, "members.pd1.raft_address"),
         ({"members": {"pd1": {"raft_address": "x:1", "api_address": "nohost"}}}, "members.pd1.api_address"),
@@ -59,3 +65,31 @@ def test_secrets_are_not_printed() -> None:
     shown = repr(PdSettings(**GOOD, token="hush-hush"))
     assert "hush-hush" not in shown
     assert "long enough" not in shown
+
+
+def test_election_times_become_those_of_raft() -> None:
+    """The defaults are those of a group without settings. A leader gives up, and a silent connection ends, no earlier than the
+    longest time-out; the heartbeat stays as other members expect it.
+    """
+    assert PdSettings(**GOOD).timings == Timings()
+    slow = PdSettings(**GOOD, election_ms_min=5_000, election_ms_max=8_000).timings
+    assert (slow.election_min_s, slow.election_max_s, slow.leader_fallback_s, slow.connection_silent_s) == (5, 8, 8, 8)
+    assert slow.heartbeat_s == Timings().heartbeat_s < ELECTION_MS_MIN / 1000 / 3
+
+
+async def test_the_process_gives_them_to_its_raft(tmp_path: Path) -> None:
+    """What the settings say is what a member of a group with others runs by; a member that is alone waits for nobody."""
+    members = {"pd1": MemberSettings(raft_address="127.0.0.1:0", api_address="127.0.0.1:0")}
+    others = {name: MemberSettings(raft_address="127.0.0.1:1", api_address="127.0.0.1:2") for name in ("pd2", "pd3")}
+    times: dict[str, Any] = {"election_ms_min": 40_000, "election_ms_max": 50_000}
+    for group, election_s in ((members | others, (40.0, 50.0)), (members, (0.04, 0.05))):
+        made = PdSettings(
+            name="pd1", data_dir=tmp_path / str(len(group)), members=group, raft_secret="long enough", **times
+        )
+        consensus = await Runtime(made)._consensus(Machine(), None)
+        await consensus.start()
+        try:
+            raft: Any = consensus._raft
+            assert (raft.conf.raftMinTimeout, raft.conf.raftMaxTimeout) == election_s
+        finally:
+            await consensus.close()

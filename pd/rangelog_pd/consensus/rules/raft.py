@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -54,29 +53,12 @@ from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFE
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.replication import Replication
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from rangelog_pd.consensus.rules.timings import Timings
 from rangelog_pd.state.versions import FEATURE_LEVEL
 
 log = logging.getLogger(__name__)
 
 _SUCCESS, _DISCARDED = 0, 3  # pysyncobj's FAIL_REASON
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Times in seconds. An election starts election_min..max after the leader's last message, or when its connection closes."""
-
-    heartbeat_s: float = 0.1
-    election_min_s: float = 0.5
-    election_max_s: float = 1.0
-    leader_fallback_s: float = 1.0
-    connection_silent_s: float = 3.0
-    connect_retry_s: float = 0.2
-    tick_s: float = 0.02
-
-    @staticmethod
-    def single() -> Timings:
-        """Return the timings of a group of one, which waits for no other member."""
-        return Timings(heartbeat_s=0.01, election_min_s=0.04, election_max_s=0.05)
 
 
 class Applier(Protocol):
@@ -103,11 +85,11 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         snapshots: Snapshots,
         applier: Applier,
         *,
-        timings: Timings | None,
+        timings: Timings,
         snapshot_entries: int,
         feature_level: int = FEATURE_LEVEL,
     ) -> None:
-        """`timings`: None for those that fit the size of the group."""
+        """`timings`: those of a group with others; alone, a member has others."""
         pysyncobj_seams.prepare()
         self.feature_level = feature_level
         self.levels: dict[str, int] = {name: feature_level}
@@ -120,7 +102,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         """Called with the Raft addresses of all members when others count."""
         self._begin_with_members()
         self._checks = LeaderChecks(name, self._configuration.voters)
-        self._given_timings = timings
+        self._given_timings, silent_s = timings, timings.connection_silent_s
         self._timings = timings = self._fitting_timings()
         self._ticked_at_s = monotonic()
         self.peers: PeerTransport
@@ -131,7 +113,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
             raftMinTimeout=timings.election_min_s,
             raftMaxTimeout=timings.election_max_s,
             leaderFallbackTimeout=timings.leader_fallback_s,
-            connectionTimeout=max(timings.connection_silent_s, timings.election_max_s),
+            connectionTimeout=silent_s,
             journalFile=raft_log,
             fullDumpFile=snapshots,
             serializer=pysyncobj_seams._refuse_pickle,
@@ -149,7 +131,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
 
     def _fitting_timings(self) -> Timings:
         alone = self._log.membership.current.by_name.keys() <= {self._name}
-        return self._given_timings or (Timings.single() if alone else Timings())
+        return Timings.single() if alone else self._given_timings
 
     def _follow_timings(self) -> None:
         self._timings = self._fitting_timings()
@@ -305,7 +287,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
     # --- sending
 
     def _make_transport(self, *_: Any) -> _LibraryTransport:
-        self.peers = PeerTransport(self._poller, silent_s=self._timings.connection_silent_s)
+        self.peers = PeerTransport(self._poller, silent_s=self._given_timings.connection_silent_s)
         self.peers.on_message = self._receive
         self.peers.on_connected = self._connected
         self.peers.on_disconnected = self._disconnected

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rangelog.protocol.appender import (
-    REPLICA_LAG_MS_MIN,
     ROLL_RETRY_MS,
     TICK_BUSY_MS,
     TICK_CALM_MS,
@@ -13,6 +12,7 @@ from rangelog.protocol.appender import (
     OpenRange,
     Probe,
 )
+from rangelog.protocol.lag_limits import REPLICA_LAG_MS_MIN
 from rangelog_core.batch import encode_batch
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.limits import REPLICA_LAG_BYTES_MAX

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rangelog.protocol.appender import (
     HOLD_CALM_MS,
     HOLD_MS_MAX,
-    REPLICA_LAG_MS_MAX,
     TICK_CALM_MS,
     Appender,
     AppenderPhase,
@@ -15,6 +14,7 @@ from rangelog.protocol.appender import (
     SealRange,
     Send,
 )
+from rangelog.protocol.lag_limits import REPLICA_LAG_MS_MAX
 from rangelog_core.batch import encode_batch, peek_header
 from rangelog_core.ids import Incarnation, ReplicaId
 

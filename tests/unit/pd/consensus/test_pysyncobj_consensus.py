@@ -27,11 +27,11 @@ from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.rules import proposals
-from rangelog_pd.consensus.rules.raft import Timings
+from rangelog_pd.consensus.rules.timings import Timings
 from tests.support.waiting import until, until_arrived
 
 SECRET = "the shared secret"
-PATIENT = Timings(election_min_s=600.0, election_max_s=900.0, leader_fallback_s=600.0)
+PATIENT = Timings.of_elections(600_000, 900_000)
 
 
 class Tape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ from rangelog_pd.consensus.network.messages import (
 from rangelog_pd.consensus.network.transport import PeerTransport
 from rangelog_pd.consensus.pysyncobj_consensus import initial_configuration
 from rangelog_pd.consensus.rules import snapshots
-from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft import Raft
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from rangelog_pd.consensus.rules.timings import Timings
 from tests.support.tape import Tape
 
-SLOW = Timings(heartbeat_s=10, election_min_s=100, election_max_s=200, leader_fallback_s=100, tick_s=0.001)
+SLOW = replace(Timings.of_elections(100_000, 200_000), heartbeat_s=10, tick_s=0.001)
 
 
 class Member:
