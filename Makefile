@@ -16,7 +16,7 @@ TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_
 export RANGELOG_TEST_RUN := $(or $(RANGELOG_TEST_RUN),$(shell date +%Y%m%dT%H%M%S)) # of which second tries are counted together
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help install demo test long release measure quick unit integration spark scenes scenes-alone release-tests measure-tests check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help install demo test long release measure affected quick unit integration spark scenes scenes-alone release-tests measure-tests check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto lock clean
 
 help:
@@ -61,6 +61,9 @@ release: $(READY) ## wheels, images, the chart's pods, servers and programs of o
 
 measure: $(READY) ## what asserts a rate, a percentile or a wall time: on a machine with nothing else to do
 	@$(STAGES) measure measure-tests
+
+affected: $(READY) ## of the gate what a change needs, by the import graph: what differs from HEAD, or from BASE=commit
+	$(PY) tools/affected.py $(BASE)
 
 quick: $(READY) ## house rules and unit tests alone, under a minute
 	$(PYTEST) -n 2 --dist worksteal -m "$(GATE)" tests/tidy tests/unit tests/scenarios
