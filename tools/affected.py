@@ -33,7 +33,9 @@ FOLDERS = {"helm/": "tests/unit/deploy", "deploy/": "tests/tidy", "examples/": "
 class Graph(Protocol):
     """What is asked of the import graph (grimp's)."""
 
-    modules: set[str]
+    @property
+    def modules(self) -> set[str]:
+        """All of them, by their dotted names."""
 
     def find_downstream_modules(self, module: str) -> set[str]:
         """Return all that import a module, directly or through others."""
