@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rangelog_cli.local.processes import Cluster
 
 _LIMIT_S = 15.0
-_DOCTOR = (sys.executable, "-m", "pdctl", "--timeout", "5s", "doctor", "cluster")
+_DOCTOR = (sys.executable, "-m", "pdctl", "--timeout", "5", "doctor", "cluster")
 
 _clusters: list[Cluster] = []
 
