@@ -14,6 +14,8 @@ from rangelog_proto.v1 import group_service_pb2 as pb
 from tests.support.group_cluster import GroupCluster
 from tests.unit.broker.groups.test_groups_service import GROUP, JOURNAL, Caller, until
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Caller]:

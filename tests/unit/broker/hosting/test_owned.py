@@ -25,6 +25,8 @@ from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_cluster import until
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 
+pytestmark = pytest.mark.virtual
+
 ACTIVE = topic_pb2.TOPIC_STATE_ACTIVE
 
 

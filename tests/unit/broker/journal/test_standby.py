@@ -15,6 +15,8 @@ from rangelog_broker.journal.owner import OwnerLimits
 from rangelog_broker.journal.standby import Standby
 from tests.support.journal_machines import Chain
 
+pytestmark = pytest.mark.virtual
+
 NAME = "orders"
 
 

@@ -16,6 +16,8 @@ from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_cluster import until
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 
+pytestmark = pytest.mark.virtual
+
 ACTIVE, SEALED, SCALING = (
     topic_pb2.TOPIC_STATE_ACTIVE,
     topic_pb2.TOPIC_STATE_SEALED,
