@@ -12,6 +12,8 @@ from rangelog_core.batch import check_batch, encode_batch, extension_of, restamp
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from tests.support.noting_connections import NotingConnections, opened_writer, until
 
+pytestmark = pytest.mark.virtual
+
 PRODUCER = {Tag.PRODUCER: encode_producer(Producer(7, 1, 0))}
 
 

@@ -32,6 +32,8 @@ from rangelog_proto.v1 import topic_pb2
 from tests.support.fake_brokers import ZSTD, FakeTopic
 from tests.unit.client.produce.conftest import ProducerClient
 
+pytestmark = pytest.mark.virtual
+
 Connect = Callable[[FakeTopic], ProducerClient]
 
 

@@ -21,6 +21,8 @@ from tests.support.fake_brokers import TOPIC_ID, FakeBroker, FakeTopic
 from tests.unit.client.produce.conftest import ProducerClient
 from tests.unit.client.produce.test_producer import until
 
+pytestmark = pytest.mark.virtual
+
 Connect = Callable[[FakeTopic], ProducerClient]
 
 

@@ -13,6 +13,8 @@ from rangelog.testing import FakeCluster
 from rangelog_proto.v1 import cursor_pb2
 from tests.support.cursor_contract import numbered, offset_of, until_offset
 
+pytestmark = pytest.mark.virtual
+
 FINAL_S = 20.0
 
 

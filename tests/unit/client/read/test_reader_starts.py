@@ -19,6 +19,8 @@ from rangelog_server.testing import batch
 from tests.support.memory_cluster import Cluster, at_once, until
 from tests.support.memory_server import MemoryServer, memory_plane
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:

@@ -14,6 +14,8 @@ from rangelog.errors import PreconditionFailed, ProducerFenced, RequestTimeout
 from tests.support.memory_cluster import until
 from tests.support.transaction_cluster import TransactionCluster
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TransactionCluster]:
