@@ -69,8 +69,8 @@ class Network:
 
     def listen(self, factory: Callable[[], Any], sock: Any) -> Listener:
         """A process listens from now on, until it closes or dies."""
-        listener = Listener(self, here(), factory, sock.getsockname())
-        self.listeners[sock.getsockname()] = listener
+        listener = Listener(self, here(), factory, sock)
+        self.listeners[listener.address] = listener
         return listener
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
@@ -119,15 +119,17 @@ class Network:
 class Listener:
     """What loop.create_server returns."""
 
-    def __init__(
-        self, network: Network, process: Process, factory: Callable[[], Any], address: tuple[str, int]
-    ) -> None:
-        self.network, self.process, self.factory, self.address = network, process, factory, address
+    def __init__(self, network: Network, process: Process, factory: Callable[[], Any], sock: Any) -> None:
+        self.network, self.process, self.factory, self.sockets = network, process, factory, [sock]
+        self.address: tuple[str, int] = sock.getsockname()
 
     def close(self) -> None:
         """Accept nothing more."""
         if self.network.listeners.get(self.address) is self:
             del self.network.listeners[self.address]
+
+    async def wait_closed(self) -> None:
+        """It is."""
 
 
 class Link:
@@ -274,6 +276,9 @@ class End(asyncio.Transport):
 
     def _feed(self, data: bytes) -> None:
         protocol = self.protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):  # a stream of asyncio
+            protocol.data_received(data)
+            return
         while data and not self.gone:
             buffer = protocol.get_buffer(len(data))
             size = min(len(buffer), len(data))

@@ -124,15 +124,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 scheduled[0]._scheduled = False
                 heapq.heappop(scheduled)
             if not scheduled:
-                raise RuntimeError("nothing will ever happen again")
+                raise RuntimeError(f"nothing will ever happen again; what waits: {self.waiting()}")
             self.now = max(self.now, scheduled[0]._when)
             assert self.now <= END_S, f"the run does not end: {END_S:g} s have passed"
-            assert self.steps <= STEPS_MAX, f"the run does not end: {STEPS_MAX} events in {self.now:.0f} s"
             while scheduled and scheduled[0]._when <= self.now:
                 handle = heapq.heappop(scheduled)
                 handle._scheduled = False
                 if not handle._cancelled:
                     ready.append(handle)
+        assert self.steps <= STEPS_MAX, f"the run does not end: {STEPS_MAX} events in {self.now:.0f} s"
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
@@ -145,6 +145,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 self.steps += 1
                 handle._run()
+
+    def waiting(self) -> str:
+        """Every task that has not ended, with the line on which it waits."""
+        frames = {task: task.get_stack(limit=1) for task in self._owners if not task.done()}
+        return ", ".join(
+            f"{task.get_name()} at {frame[0].f_code.co_filename}:{frame[0].f_lineno}"
+            for task, frame in frames.items()
+            if frame
+        )
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         """There is one thread."""
@@ -246,6 +255,18 @@ def virtual_world(seed: int) -> Iterator[VirtualLoop]:
     """A loop, with every clock and every source of chance in its hands for as long as this lasts."""
     chance = random.Random(seed)
     loop = VirtualLoop(random.Random(chance.random()))
+    with no_last_words():
+        try:
+            with clocks_and_chance_of(loop, chance):
+                yield loop
+        finally:
+            asyncio.set_event_loop(None)
+            _bury(loop)
+
+
+@contextlib.contextmanager
+def clocks_and_chance_of(loop: VirtualLoop, chance: random.Random) -> Iterator[None]:
+    """Every clock shows the time of the loop, and every source of chance follows from `chance`, for as long as this lasts."""
     bytes_of = random.Random(chance.random())
     state = random.getstate()
     random.seed(chance.random())
@@ -253,28 +274,21 @@ def virtual_world(seed: int) -> Iterator[VirtualLoop]:
     def wall() -> float:
         return WALL_S + loop.now + here().wall_skew_s
 
-    patches = [
-        mock.patch.object(time, "monotonic", lambda: loop.now),
-        mock.patch.object(time, "monotonic_ns", lambda: int(loop.now * 1e9)),
-        mock.patch.object(time, "perf_counter", lambda: loop.now),
-        mock.patch.object(time, "time", wall),
-        mock.patch.object(time, "time_ns", lambda: int(wall() * 1e9)),
-        mock.patch.object(os, "getpid", lambda: 1),  # clients say who they are
-        mock.patch.object(socket, "gethostname", lambda: "host"),
-        mock.patch.object(os, "urandom", bytes_of.randbytes),
-        mock.patch.object(random, "_urandom", bytes_of.randbytes),
-    ]
-    with no_last_words():
-        for patch in patches:
-            patch.start()
-        try:
-            yield loop
-        finally:
-            for patch in reversed(patches):
-                patch.stop()
-            random.setstate(state)
-            asyncio.set_event_loop(None)
-            _bury(loop)
+    with contextlib.ExitStack() as stack:
+        stack.callback(random.setstate, state)
+        for patch in (
+            mock.patch.object(time, "monotonic", lambda: loop.now),
+            mock.patch.object(time, "monotonic_ns", lambda: int(loop.now * 1e9)),
+            mock.patch.object(time, "perf_counter", lambda: loop.now),
+            mock.patch.object(time, "time", wall),
+            mock.patch.object(time, "time_ns", lambda: int(wall() * 1e9)),
+            mock.patch.object(os, "getpid", lambda: 1),  # clients say who they are
+            mock.patch.object(socket, "gethostname", lambda: "host"),
+            mock.patch.object(os, "urandom", bytes_of.randbytes),
+            mock.patch.object(random, "_urandom", bytes_of.randbytes),
+        ):
+            stack.enter_context(patch)
+        yield
 
 
 @contextlib.contextmanager

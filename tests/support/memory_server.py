@@ -147,7 +147,7 @@ class Client:
         try:
             async with asyncio.timeout(timeout_s):
                 while len(found := found + self.wire.frames()) < count:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)
         except TimeoutError:
             pass
         return found

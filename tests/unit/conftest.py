@@ -1,20 +1,38 @@
-"""Placement drivers made of answers: real gRPC servers on loopback whose calls do what a test says."""
+"""Virtual time for tests that are marked `virtual`; placement drivers made of answers: real gRPC servers on loopback."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from pytest_asyncio import is_async_test
 
 from rangelog_proto.v1 import pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server_common.grpc_server import GrpcServer
+from tests.support.virtual_loop import LOOP, virtual_test
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
 Handler = Callable[[Any], Awaitable[Any]]
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop of pytest-asyncio's tests and fixtures: that of `_virtual_time` where the test is marked."""
+    return {"virtual": LOOP.get} if item.get_closest_marker("virtual") else {"real": asyncio.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Before every other fixture of a marked test, so that they see its clocks; tests that do not await have none."""
+    if request.node.get_closest_marker("virtual") and is_async_test(request.node):
+        with virtual_test():
+            yield
+    else:
+        yield
 
 
 class FakePd(PlacementDriverServicer):

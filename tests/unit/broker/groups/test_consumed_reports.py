@@ -15,6 +15,8 @@ from tests.support.group_cluster import GroupCluster
 from tests.support.waiting import until
 from tests.unit.broker.groups.test_groups_service import GROUP, JOURNAL, Caller
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Caller]:

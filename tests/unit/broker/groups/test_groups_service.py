@@ -25,6 +25,8 @@ from rangelog_proto.v1 import group_service_pb2 as pb
 from tests.support.group_cluster import Broker, FakeTopic, GroupCluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 GROUP = "orders"
 JOURNAL = journal_of(GROUP)[1]
 SESSION_MS = 10_000

@@ -14,6 +14,8 @@ from tests.support.group_cluster import GroupCluster
 from tests.support.waiting import until
 from tests.unit.broker.groups.test_groups_service import GROUP, JOURNAL, Caller
 
+pytestmark = pytest.mark.virtual
+
 PROGRAM = "billing"
 
 

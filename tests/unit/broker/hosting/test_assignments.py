@@ -13,6 +13,8 @@ from rangelog_broker.hosting.assignments import AssignmentWatch
 from rangelog_proto.v1 import broker_pb2, pd_pb2, topic_pb2
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 ME, MINE = "b1", 5
 
 

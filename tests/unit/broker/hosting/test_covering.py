@@ -11,6 +11,8 @@ from rangelog.errors import Unavailable
 from rangelog_broker.hosting.covering import AT_A_TIME, Covering
 from rangelog_proto.v1 import broker_pb2
 
+pytestmark = pytest.mark.virtual
+
 
 class Shard:
     """An open shard of which a snapshot is asked."""

@@ -22,6 +22,8 @@ from rangelog_broker.hosting import host as hosts
 from rangelog_broker.hosting.host import Host
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 KEY = (3, 0)
 Outcome = Exception | str
 

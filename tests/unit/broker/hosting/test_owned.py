@@ -25,6 +25,8 @@ from tests.support.memory_broker import MemoryBroker
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 ACTIVE = topic_pb2.TOPIC_STATE_ACTIVE
 
 

@@ -14,6 +14,8 @@ from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
+pytestmark = pytest.mark.virtual
+
 
 class Clock:
     """In place of the module `time`."""

@@ -25,6 +25,8 @@ from rangelog_broker.journal.journal import Journal, _restored
 from rangelog_broker.journal.owner import OwnerLimits
 from tests.support.journal_machines import Chain, link
 
+pytestmark = pytest.mark.virtual
+
 NAME = "orders"
 
 

@@ -15,6 +15,8 @@ from rangelog_broker.journal.standby import Standby
 from tests.support.journal_machines import Chain
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 NAME = "orders"
 
 

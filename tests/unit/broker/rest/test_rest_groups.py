@@ -16,6 +16,8 @@ from rangelog_broker.rest.app import make_app
 from tests.support.owner_cluster import owner_cluster
 from tests.support.rest_caller import RestCaller
 
+pytestmark = pytest.mark.virtual
+
 GROUP = GroupInfo(
     name="g",
     generation=3,

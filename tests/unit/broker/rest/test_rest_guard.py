@@ -13,6 +13,8 @@ from rangelog_broker.rest.errors import status_of
 from rangelog_core import errors
 from tests.support.rest_caller import JSON, RestCaller
 
+pytestmark = pytest.mark.virtual
+
 
 class FakeClient:
     """Its only call waits, or fails, as a test wants."""

@@ -12,6 +12,8 @@ from rangelog_broker.rest.app import bare_app, make_app
 from rangelog_broker.rest.openapi import description_of
 from tests.support.rest_caller import RestCaller
 
+pytestmark = pytest.mark.virtual
+
 COMMITTED = Path(__file__).resolve().parents[4] / "docs" / "api" / "rest.openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(COMMITTED.read_bytes())
 OPERATIONS = [(path, method) for path, each in DOCUMENT["paths"].items() for method in each]

@@ -11,6 +11,8 @@ from rangelog_broker.rest.app import make_app
 from tests.support.owner_cluster import owner_cluster
 from tests.support.rest_caller import RestCaller
 
+pytestmark = pytest.mark.virtual
+
 TOPICS = "/v1/namespaces/air/topics"
 
 

@@ -27,6 +27,8 @@ from tests.support.producer_client import (
     sweep_at,
 )
 
+pytestmark = pytest.mark.virtual
+
 # ---- hello
 
 

@@ -21,6 +21,8 @@ from tests.support.producer_client import (
     sweep_at,
 )
 
+pytestmark = pytest.mark.virtual
+
 # ---- questions
 
 
@@ -102,7 +104,7 @@ async def test_batches_do_not_wait_for_ever(
     client.produce(2, BATCH)
     async with asyncio.timeout(10):
         while not (told := await client.errors()):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
     assert told == [(2, "INTERNAL" if defect else "NOT_OWNER")]
 
 

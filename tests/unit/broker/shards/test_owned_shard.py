@@ -32,6 +32,8 @@ from rangelog_proto.v1 import topic_pb2
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 @dataclass
 class Bench:

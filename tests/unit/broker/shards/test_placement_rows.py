@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from rangelog.errors import ShardNotFound, TopicNotFound
 from rangelog_broker.shards.finished import GAP_MAX, PlacementRows
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import topic_pb2
+
+pytestmark = pytest.mark.virtual
 
 
 class Topics:

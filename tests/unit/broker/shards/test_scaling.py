@@ -16,6 +16,8 @@ from tests.support.memory_broker import MemoryBroker
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 ACTIVE, SEALED, SCALING = (
     topic_pb2.TOPIC_STATE_ACTIVE,
     topic_pb2.TOPIC_STATE_SEALED,

@@ -23,6 +23,8 @@ from tests.support.owner_cluster import made_batch
 from tests.support.waiting import until
 from tests.unit.broker.shards.test_owned_shard import Bench, bench
 
+pytestmark = pytest.mark.virtual
+
 __all__ = ["bench"]
 KEY = TransactionKey(7, 1)
 

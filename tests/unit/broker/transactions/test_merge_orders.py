@@ -21,6 +21,8 @@ from rangelog_proto.v1 import transaction_service_pb2 as pb
 from tests.support import transaction_cluster
 from tests.support.transaction_cluster import TransactionCluster
 
+pytestmark = pytest.mark.virtual
+
 
 class OwnShards:
     """The shards of this broker: notes what is merged."""

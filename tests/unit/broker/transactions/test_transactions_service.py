@@ -26,6 +26,8 @@ from rangelog_proto.v1 import transaction_service_pb2 as pb
 from tests.support.transaction_cluster import TransactionCluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 JOURNAL = journal_of("job")[1]
 UNKNOWN, OPEN, WAITING, COMMITTING, COMMITTED, ABORTED = (
     transaction_pb2.TRANSACTION_STATE_UNKNOWN,
@@ -233,7 +235,7 @@ async def test_the_word_that_a_commit_is_merged_waits_for_company(
     await caller.commit(0)
     async with asyncio.timeout(10):
         while await caller.state() != COMMITTED:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 async def test_who_waits_for_a_merge_does_not_wait_for_company(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,7 @@ async def test_who_waits_for_a_merge_does_not_wait_for_company(caller: Caller, m
     caller.cluster.shard_error = lambda shard_id: None
     async with asyncio.timeout(10):
         while await caller.state() == WAITING:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
     assert await caller.state() == COMMITTING
 
 
@@ -260,7 +262,7 @@ async def test_a_repeated_commit_does_not_have_its_own_outcome_forgotten(
     await until(lambda: len(caller.cluster.merged) == 1)
     async with asyncio.timeout(10):
         while noted and await caller.state() != COMMITTED:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
     answer = await caller.commit(0, begin_next=True)
     assert (answer.state in (COMMITTING, COMMITTED), answer.begun) == (True, False)
     assert (await caller.commit(0, begin_next=True)).state == COMMITTED

@@ -23,6 +23,8 @@ from rangelog_core.net.owner_calls import OwnedKey, journal_of_topic
 from rangelog_proto.v1 import watermark_service_pb2 as pb
 from tests.support.group_cluster import GroupCluster
 
+pytestmark = pytest.mark.virtual
+
 HOUR_S = 3_600.0
 
 

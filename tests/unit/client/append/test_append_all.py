@@ -12,6 +12,8 @@ from rangelog.errors import InvalidArgument, RecordTooLarge
 from rangelog.testing import FakeCluster
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
+pytestmark = pytest.mark.virtual
+
 
 async def test_any_iterable_is_appended_in_order() -> None:
     """A list, a generator, an asynchronous generator, and none."""

@@ -21,6 +21,8 @@ from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from tests.support.noting_connections import NotingConnections, opened_writer
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 class Told:
     """In place of Metadata: says whether the stream is still there."""

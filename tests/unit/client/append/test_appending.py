@@ -12,6 +12,8 @@ from rangelog._append.writer import _BATCHES_IN_FLIGHT, _MANY_BATCHES_IN_FLIGHT,
 from tests.support.noting_connections import NotingConnection, NotingConnections, opened_writer
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 async def acked_writer(connections: NotingConnections, followed: NotingConnection) -> Writer:
     """A writer whose first append is acked by the first server and by the one where a reader waits."""

@@ -12,6 +12,8 @@ from rangelog.testing import FakeCluster
 from rangelog_core.errors import RangelogError, Unavailable, WriterFenced
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
+pytestmark = pytest.mark.virtual
+
 
 class Servers:
     """In place of the connections: what each range server answers to a seal, its last answer again and again."""

@@ -16,6 +16,8 @@ from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 from rangelog_server.testing import batch
 
+pytestmark = pytest.mark.virtual
+
 NONSENSE = b"\xff\xff\xff\xff"
 SERVERS = ("rs1", "rs2", "rs3")
 SOURCE = common_pb2.Range(

@@ -24,6 +24,8 @@ from rangelog_core.errors import (
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
+pytestmark = pytest.mark.virtual
+
 SEAL = SealRange(3, 40, ("rs1",), strictly=False)
 
 

@@ -12,6 +12,8 @@ from rangelog_core.errors import NoPlacement
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from tests.unit.client.append.test_malformed_replies import SOURCE, Cluster, Server
 
+pytestmark = pytest.mark.virtual
+
 
 class Placing(Cluster):
     """Seals, and creates the next range if there is a placement for it."""

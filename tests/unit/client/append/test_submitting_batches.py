@@ -13,6 +13,8 @@ from rangelog_core.batch_extension import Producer, Tag, encode_extension, encod
 from tests.support.noting_connections import NotingConnections, opened_writer
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 PRODUCER = {Tag.PRODUCER: encode_producer(Producer(7, 1, 0))}
 
 

@@ -12,6 +12,8 @@ from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import data_pb2
 from tests.unit.client.append.test_malformed_replies import Cluster, Server
 
+pytestmark = pytest.mark.virtual
+
 
 async def test_a_seal_that_waits_learns_that_an_incarnation_was_retired(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server comes back with an empty disk while the seal waits for its former incarnation: then one in doubt counts."""

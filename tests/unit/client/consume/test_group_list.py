@@ -14,6 +14,8 @@ from rangelog._consume.group_list import PAGE_SIZE, groups_by_name
 from rangelog_core.net.owner_calls import JOURNALS
 from rangelog_proto.v1 import group_service_pb2 as pb
 
+pytestmark = pytest.mark.virtual
+
 
 class Journals:
     """Groups by journal; answers as a broker does, and counts the pages."""

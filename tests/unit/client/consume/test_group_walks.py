@@ -34,6 +34,8 @@ from tests.support.group_checker import (
 )
 from tests.support.group_cluster import Calls, GroupCluster
 
+pytestmark = pytest.mark.virtual
+
 GROUP, TOPIC = "billing", "default/flights"
 JOURNAL = journal_of(GROUP)[1]
 KEYS = 6

@@ -15,6 +15,8 @@ from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
 from tests.support.fake_topics import TopicCluster
 from tests.support.shard_streams import end_topic, scale, shard_writer, write
 
+pytestmark = pytest.mark.virtual
+
 T0_MS = 1_700_000_000_000
 HALF = KEY_SPACE_END // 2
 

@@ -18,6 +18,8 @@ from rangelog_core.key_ranges import KEY_SPACE_END
 from tests.support.fake_topics import TopicCluster
 from tests.support.shard_streams import scale, write
 
+pytestmark = pytest.mark.virtual
+
 PARTS = 6
 """Keys are the numbers of equal parts of the key space."""
 ENDS = [KEY_SPACE_END * part // PARTS for part in range(PARTS + 1)]

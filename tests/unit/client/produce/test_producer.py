@@ -33,6 +33,8 @@ from tests.support.fake_brokers import ZSTD, FakeTopic
 from tests.support.waiting import until
 from tests.unit.client.produce.conftest import ProducerClient
 
+pytestmark = pytest.mark.virtual
+
 Connect = Callable[[FakeTopic], ProducerClient]
 
 

@@ -21,6 +21,8 @@ from tests.support.fake_brokers import TOPIC_ID, FakeBroker, FakeTopic
 from tests.support.waiting import until
 from tests.unit.client.produce.conftest import ProducerClient
 
+pytestmark = pytest.mark.virtual
+
 Connect = Callable[[FakeTopic], ProducerClient]
 
 

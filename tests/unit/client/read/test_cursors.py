@@ -14,6 +14,8 @@ from rangelog_proto.v1 import cursor_pb2
 from tests.support.cursor_contract import numbered, offset_of, until_offset
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 FINAL_S = 20.0
 
 

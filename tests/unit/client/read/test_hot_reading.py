@@ -29,6 +29,8 @@ from tests.support.memory_cluster import Cluster, at_once
 from tests.support.memory_server import MemoryServer, memory_plane
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:

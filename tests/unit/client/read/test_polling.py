@@ -13,6 +13,8 @@ from rangelog.testing import FakeCluster
 from rangelog_core.errors import InvalidArgument, Unavailable
 from rangelog_core.record import Record
 
+pytestmark = pytest.mark.virtual
+
 
 class Source:
     """Chunks that the test hands out."""

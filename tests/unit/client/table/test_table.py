@@ -29,6 +29,8 @@ from rangelog_core.limits import TABLE_VALUE_BYTES_MAX
 from tests.support.table_cluster import TableCluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 async def test_a_row_is_set_read_and_removed(table: Table) -> None:
     """Versions rise; what is not there is None."""

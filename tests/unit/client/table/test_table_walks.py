@@ -25,6 +25,8 @@ from rangelog_broker.tables import machine
 from tests.support.table_cluster import TableCluster
 from tests.support.table_history import CONFLICT, UNKNOWN, Operation, check_table
 
+pytestmark = pytest.mark.virtual
+
 KEYS = [b"a", b"b"]
 CHANGES = ["get", "put", "put", "absent", "version", "delete", "remove"]
 LIMITS = OwnerLimits(snapshot_entries=40)

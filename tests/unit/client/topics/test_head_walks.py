@@ -13,6 +13,8 @@ from rangelog._topics.values import ShardInfo
 from rangelog_core.key_ranges import KeyRange, check_tiling, overlapping
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
+pytestmark = pytest.mark.virtual
+
 KEYS = 32
 RECORDS = 5
 """In each shard that has ended."""

@@ -17,6 +17,8 @@ from rangelog_core.key_ranges import KEY_SPACE
 from rangelog_proto.v1 import broker_pb2, pd_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
 
+pytestmark = pytest.mark.virtual
+
 Answer = pd_pb2.WatchResponse | errors.RangelogError
 
 

@@ -17,6 +17,8 @@ from tests.support.fake_topics import TopicCluster
 from tests.support.shard_streams import commit_scale, end_topic, scale, write
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 HALF = KEY_SPACE_END // 2
 
 
@@ -173,7 +175,7 @@ async def test_another_scale_in_place_of_a_cancelled_one(
 
     async def replaced(attempt: int) -> None:
         await client.topics.cancel_scale("t")
-        monkeypatch.setattr(topics_module, "backoff", lambda attempt: asyncio.sleep(0))
+        monkeypatch.setattr(topics_module, "backoff", lambda attempt: asyncio.sleep(0.001))
         await scale(client, "t", [0], 3)
 
     monkeypatch.setattr(topics_module, "backoff", replaced)

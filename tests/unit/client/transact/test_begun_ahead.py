@@ -14,6 +14,8 @@ from rangelog.errors import PreconditionFailed, ProducerFenced, RequestTimeout
 from tests.support.transaction_cluster import TransactionCluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TransactionCluster]:

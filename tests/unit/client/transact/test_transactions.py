@@ -27,6 +27,8 @@ from rangelog_core.net.owner_calls import journal_of
 from tests.support.transaction_cluster import TransactionCluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[TransactionCluster]:

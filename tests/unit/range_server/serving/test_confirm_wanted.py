@@ -12,6 +12,8 @@ from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from tests.support.memory_server import Client, memory_plane
 
+pytestmark = pytest.mark.virtual
+
 
 @pytest.fixture
 async def clients() -> AsyncIterator[tuple[Client, Client]]:

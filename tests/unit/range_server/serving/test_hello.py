@@ -13,6 +13,8 @@ from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import hello as handler
 from tests.support.memory_server import Client
 
+pytestmark = pytest.mark.virtual
+
 
 def greet(plane: DataPlane, **fields: Any) -> tuple[Client, Any]:
     """Send a hello; return the client and the message that answers it."""

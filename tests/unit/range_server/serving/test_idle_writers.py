@@ -17,6 +17,8 @@ from rangelog_server.ranges.idle_writers import IdleWriters
 from rangelog_server.serving.connection import DataPlane
 from tests.support.memory_server import Client, memory_plane
 
+pytestmark = pytest.mark.virtual
+
 KEY = (1, 0)
 LEAVE = pd_pb2.Directive(stream_id=1, leave_range=pd_pb2.LeaveRange(reason="rs1 is to be left"))
 RECOVER = pd_pb2.Directive(stream_id=1, recover_range=pd_pb2.RecoverRange(stream_name="s", epoch=1))

@@ -16,6 +16,8 @@ from rangelog_server.serving.handlers import fetch as fetching
 from rangelog_server_common.quotas.guard import Name
 from tests.support.memory_server import Client
 
+pytestmark = pytest.mark.virtual
+
 RATE = 1_000_000
 STREAM = 1
 
@@ -75,7 +77,7 @@ async def test_who_does_not_wait_is_not_read_for_a_while(plane: DataPlane, monke
     assert not client.wire.reading and not client.connection.closed
     async with asyncio.timeout(5):
         while not client.wire.reading:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 async def test_one_who_waits_as_told_is_always_read(plane: DataPlane) -> None:
