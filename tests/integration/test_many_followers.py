@@ -34,7 +34,6 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.usefixtures("patient_writers")
 async def test_every_server_still_answers_on_these_connections(cluster: Cluster) -> None:
     """The loop stands still three times while a writer elsewhere appends; then each server answers a fetch at once."""
     positions = [0] * FOLLOWERS
