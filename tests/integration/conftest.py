@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.protocol import appender
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
+from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
 
-TEST_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+HASTY_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
 """Small segments, so that their change is exercised and a test's directory stays small."""
+
+TEST_SETTINGS = HASTY_SETTINGS | CALM
 
 LONGEST = (
     "test_docs_examples.py", "test_audit.py", "test_pdctl.py", "test_brokers.py", "test_docs_recipes.py", "test_pd_group.py",
@@ -44,12 +46,13 @@ def _forked(forked_members: None) -> None:
 
 
 @pytest.fixture
-def cluster_factory(tmp_path: Path) -> Iterator[ClusterFactory]:
+def cluster_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterFactory]:
     """Makes running, healthy clusters: `cluster_factory(pds=1, range_servers=4, tier_url=…, env={…})`."""
+    settings = HASTY_SETTINGS if is_hasty(request.node) else TEST_SETTINGS
     with ExitStack() as stack:
 
         def make(name: str = "cluster", *, env: dict[str, str] | None = None, **options: object) -> Cluster:
-            cluster = Cluster.open(tmp_path / name, env=TEST_SETTINGS | (env or {}), **options)  # type: ignore[arg-type]
+            cluster = Cluster.open(tmp_path / name, env=settings | (env or {}), **options)  # type: ignore[arg-type]
             stack.callback(cluster.kill_all)
             stack.enter_context(cluster)
             stack.enter_context(registered(cluster))
@@ -59,11 +62,17 @@ def cluster_factory(tmp_path: Path) -> Iterator[ClusterFactory]:
         yield make
 
 
-@pytest.fixture
-def patient_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers of this process leave no range because a replica stands still for a moment: for tests of something else."""
-    for limit in ("REPLICA_LAG_MS_MIN", "REPLICA_LAG_MS_MAX"):
-        monkeypatch.setattr(appender, limit, 60_000.0)
+def is_hasty(node: pytest.Item) -> bool:
+    """Whether the test wants production's time-outs."""
+    return node.get_closest_marker("hasty") is not None
+
+
+@pytest.fixture(autouse=True)
+def patient_writers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers of this process and of its commands leave no range because a replica stands still for a moment."""
+    if not is_hasty(request.node):
+        for name, value in CALM_WRITERS.items():
+            monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -149,7 +149,6 @@ async def fill(cluster: Cluster, prometheus: Prometheus) -> None:
                 await asyncio.to_thread(prometheus.until, "RangelogLogFull")
 
 
-@pytest.mark.usefixtures("patient_writers")
 async def test_alerts_fire_on_faults_and_end(cluster: Cluster, prometheus: Prometheus) -> None:
     """None on a healthy cluster; each fault its own; none of them after the repair."""
     prometheus.until_calm()

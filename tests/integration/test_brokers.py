@@ -137,6 +137,7 @@ async def bench(cluster: Cluster) -> AsyncIterator[Bench]:
             connection.close()
 
 
+@pytest.mark.hasty
 async def test_killed_brokers_lose_and_repeat_nothing(cluster_factory: Callable[..., Cluster]) -> None:
     """kill -9 of either broker while batches are sent: another owner takes over, retries get their first answers."""
     cluster = cluster_factory(pds=1, brokers=2)
@@ -152,6 +153,7 @@ async def test_killed_brokers_lose_and_repeat_nothing(cluster_factory: Callable[
         await made.check()
 
 
+@pytest.mark.hasty
 async def test_brokers_that_stop_hand_over(cluster_factory: Callable[..., Cluster]) -> None:
     """SIGTERM while batches are sent: exit code 0, and everything goes on at the other one."""
     cluster = cluster_factory(pds=1, brokers=2)
@@ -164,6 +166,7 @@ async def test_brokers_that_stop_hand_over(cluster_factory: Callable[..., Cluste
             await made.check()
 
 
+@pytest.mark.hasty
 async def test_a_broker_that_stood_still_acks_nothing_afterwards(cluster_factory: Callable[..., Cluster]) -> None:
     """SIGSTOP until others own its shards, then SIGCONT: what was sent to it before and after is in no shard."""
     cluster = cluster_factory(pds=1, brokers=2, env={"RANGELOG_PD_SERVER_DEAD_MS": "2000"})

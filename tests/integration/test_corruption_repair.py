@@ -134,6 +134,7 @@ async def tiered_object(watched: Watched, client: rangelog.Client) -> Path:
     return found
 
 
+@pytest.mark.hasty
 async def test_rot_is_found_and_repaired(cluster_factory: ClusterFactory) -> None:
     """Bits flipped on a stopped server's disk, and on a running one's that nobody reads: copied anew, never served."""
     watched = Watched(cluster_factory(pds=1, range_servers=3, env=FAST_SCRUB))
@@ -160,6 +161,7 @@ async def test_rot_is_found_and_repaired(cluster_factory: ClusterFactory) -> Non
         publish("corruption_repair", counted)
 
 
+@pytest.mark.hasty
 async def test_a_damaged_object_is_served_from_replicas_or_not_at_all(cluster_factory: ClusterFactory) -> None:
     """Readers of a damaged object get the replicas' records; without replicas an error that names the object."""
     nothing_cached = {"RANGELOG_SERVER_CACHE_BYTES": "0"}

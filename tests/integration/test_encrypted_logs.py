@@ -57,6 +57,7 @@ def keys_needed(pdctl: Pdctl) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.hasty
 def test_encrypted_logs_of_a_cluster(cluster_factory: ClusterFactory) -> None:
     """Appends, kill -9 of all servers, a disk that is lost: everything is read again, and no disk holds any of it in clear."""
     cluster = cluster_factory(encrypted=True)

@@ -72,7 +72,6 @@ async def append(client: rangelog.Client, stream: str, count: int) -> None:
             await writer.append(b"%d" % number)
 
 
-@pytest.mark.usefixtures("patient_writers")
 async def test_what_a_gone_writer_left_is_sealed_and_completed(
     cluster_factory: Callable[..., Cluster], calls: Any
 ) -> None:
@@ -118,6 +117,7 @@ async def test_an_old_range_of_a_gone_writer_reaches_the_tier(
         await until(tiered, "the range is not in the tier")
 
 
+@pytest.mark.hasty
 async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Cluster], calls: Any) -> None:
     """With no fourth server it cannot leave the lost one. It is asked, answers, and goes on much later, unfenced."""
     cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
@@ -153,6 +153,7 @@ async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Clu
         assert [record.value async for record in client.reader("s")] == [b"0", b"1"]
 
 
+@pytest.mark.hasty
 async def test_a_server_that_stood_still_has_its_place_again(
     cluster_factory: Callable[..., Cluster], calls: Any
 ) -> None:
@@ -177,6 +178,7 @@ async def test_a_server_that_stood_still_has_its_place_again(
             await until(of_three, "the range has two replicas still")
 
 
+@pytest.mark.hasty
 async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluster], calls: Any) -> None:
     """All disks of a sealed range are gone: it is lost, a reader is told where to go on, and a trim ends the matter."""
     cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
@@ -213,6 +215,7 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
         assert [record.offset async for record in client.reader("s", start="earliest")] == list(range(10, 15))
 
 
+@pytest.mark.hasty
 @pytest.mark.parametrize("left", [1, 0])
 async def test_the_loss_of_an_open_range_is_accepted(
     cluster_factory: Callable[..., Cluster], calls: Any, left: int

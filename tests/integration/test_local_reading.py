@@ -20,6 +20,7 @@ async def first_replica(client: rangelog.Client, stream: str) -> str:
     return ranges.ranges[-1].replicas[0].server
 
 
+@pytest.mark.hasty
 async def test_reader_gets_past_a_replica_that_is_behind(cluster: Cluster) -> None:
     """After kill -9 of everything with one replica far behind, a reader still sees each acked record, soon."""
     async with await rangelog.connect(cluster.connect_string) as client:

@@ -28,7 +28,6 @@ def stand_still() -> None:
     time.sleep(BUSY_S)
 
 
-@pytest.mark.usefixtures("patient_writers")
 async def test_every_server_still_answers_on_these_connections(cluster: Cluster) -> None:
     """The loop stands still three times while a writer elsewhere appends; then each server answers a fetch at once."""
     positions = [0] * FOLLOWERS

@@ -80,6 +80,7 @@ class Tier:
         return stored == keys == sorted(named)
 
 
+@pytest.mark.hasty
 async def test_many_small_ranges_end_in_few_objects(cluster_factory: Callable[..., Cluster], tmp_path: Path) -> None:
     """While a reader reads over and over, and a server is killed; then most is trimmed, and leaves object and manifest."""
     directory = tmp_path / "tier"

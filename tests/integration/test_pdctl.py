@@ -268,6 +268,7 @@ def test_on_a_terminal(pdctl: Pdctl) -> None:
     pdctl.fails(3, "stream", "show", name)
 
 
+@pytest.mark.hasty
 def test_status_of_a_cluster_that_loses_members(cluster: Cluster) -> None:
     """Healthy 0; a range server or a follower down 1, and who; no majority 4; appends with one server left time out as 4."""
     pdctl = Pdctl(cluster)

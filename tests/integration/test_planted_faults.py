@@ -17,12 +17,14 @@ from rangelog_core.stream_config import StreamConfig
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.usefixtures("patient_writers")]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 ClusterFactory = Callable[..., Cluster]
 RECORDS = 300
 ENVIRONMENT = {"RANGELOG_SERVER_SCRUB_BYTES_PER_S": "0"}
 """The scrub must not be faster than the test."""
+NOTICED = {"RANGELOG_PD_SERVER_SUSPECT_MS": "1500", "RANGELOG_PD_SERVER_DEAD_MS": "5000"}
+"""Production's: a test waits until a killed server counts as dead; its writers stay patient."""
 
 
 def value(number: int) -> bytes:
@@ -168,7 +170,7 @@ def test_a_damaged_log_is_named(cluster_factory: ClusterFactory) -> None:
 
 def test_a_range_without_a_copy_is_named_and_never_healthy(cluster_factory: ClusterFactory) -> None:
     """A server that is gone: the cluster, the stream and each reading verb say which range lacks which copy."""
-    cluster = cluster_factory(pds=1, env=ENVIRONMENT)
+    cluster = cluster_factory(pds=1, env=ENVIRONMENT | NOTICED)
     pdctl = Pdctl(cluster)
     make(cluster, "s", tiered=False)
     eventually(lambda: is_whole(pdctl, "s"), "not all copies are reported", 30)
@@ -216,7 +218,7 @@ def test_five_replicas_on_three_servers_are_refused(cluster_factory: ClusterFact
 
 def test_doctor_asks_everybody_and_names_what_is_wrong(cluster_factory: ClusterFactory) -> None:
     """A sound cluster has only notes; an open range without a writer and a server that is gone are named."""
-    cluster = cluster_factory(pds=1, env=ENVIRONMENT)
+    cluster = cluster_factory(pds=1, env=ENVIRONMENT | NOTICED)
     pdctl = Pdctl(cluster)
     make(cluster, "s", seal=False)
     code, found = run(pdctl, "doctor", "cluster")

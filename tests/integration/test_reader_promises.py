@@ -143,6 +143,7 @@ async def leave_a_range(cluster: Cluster, load: Load, reader: Starts) -> None:
     await reader.own("afterwards")
 
 
+@pytest.mark.hasty
 async def test_what_a_reader_saw_of_a_range_that_is_being_left_stays(cluster: Cluster, load: Load) -> None:
     """A reader reads to the end while a seal is on its way, and the writer dies: the next one writes behind what was read."""
     async with a_stream(cluster) as client:
@@ -164,6 +165,7 @@ async def test_what_a_reader_saw_of_a_range_that_is_being_left_stays(cluster: Cl
 # ---- starts by time
 
 
+@pytest.mark.hasty
 async def test_a_start_by_time_gives_all_that_was_acked_where_a_replica_is_behind(cluster: Cluster) -> None:
     """The replica that readers ask first was stopped until the writer went on without it: starts by time skip nothing."""
     async with a_stream(cluster) as client:

@@ -34,6 +34,7 @@ async def commit_to(client: Client, count: int) -> None:
                 return
 
 
+@pytest.mark.hasty
 async def test_a_topic_keeps_what_a_group_has_not_committed(cluster_factory: ClusterFactory) -> None:
     """It is trimmed up to the commit and no further; also after the broker that knows of it is gone."""
     cluster = cluster_factory(brokers=2, env=QUICK)

@@ -50,6 +50,7 @@ class Load:
         await until(lambda: len(self.acked) >= wanted, "no acks")
 
 
+@pytest.mark.hasty
 async def test_members_of_two_levels_are_one_group_and_the_cluster_goes_on_when_all_are_new(
     cluster_factory: Any,
 ) -> None:

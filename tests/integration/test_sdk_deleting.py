@@ -34,6 +34,7 @@ async def append_all_the_time(writer: rangelog.Writer, begun: list[bool], delete
         acked += late
 
 
+@pytest.mark.hasty
 @pytest.mark.parametrize("down", ["", "rs1"])
 async def test_nothing_is_acked_once_the_stream_is_deleted(cluster: Cluster, down: str) -> None:
     """A writer of another client that appends all the time gets no ack for what it began after the deletion returned."""

@@ -28,6 +28,7 @@ async def eventually_acked(writer: rangelog.Writer, value: bytes, timeout_s: flo
     await writer.append(value, timeout_s=timeout_s)
 
 
+@pytest.mark.hasty
 async def test_one_of_three_range_servers_dies(cluster: Cluster) -> None:
     """Two live servers of three are enough: appends go on, and the dead one joins again."""
     async with await rangelog.connect(cluster.connect_string) as client:
@@ -43,6 +44,7 @@ async def test_one_of_three_range_servers_dies(cluster: Cluster) -> None:
         assert await read_all(client, "s") == [b"%d" % n for n in range(100)]
 
 
+@pytest.mark.hasty
 async def test_fewer_than_two_range_servers(cluster: Cluster) -> None:
     """With one server left appends wait, then time out with their outcome unknown; they go through when one is back."""
     async with await rangelog.connect(cluster.connect_string) as client:
@@ -83,6 +85,7 @@ async def test_no_majority_of_placement_drivers(cluster: Cluster) -> None:
         assert await read_all(client, "s") == [b"%d" % n for n in range(23)]
 
 
+@pytest.mark.hasty
 @pytest.mark.parametrize(
     "gap_s_max",
     [pytest.param(math.inf, id="promises"), pytest.param(GAP_S_MAX, marks=pytest.mark.measure, id="gap")],
@@ -140,6 +143,7 @@ async def test_unreachable_object_store(cluster_factory: Callable[..., Cluster])
         assert not ranges[0].hot_dropped
 
 
+@pytest.mark.hasty
 async def test_an_end_inside_a_batch_after_all_replicas_were_started_again(cluster: Cluster) -> None:
     """Replicas that have no word of a writer since their start show a batch as a whole only; the reader has the rest proved."""
     async with await rangelog.connect(cluster.connect_string) as client:

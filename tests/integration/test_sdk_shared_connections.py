@@ -10,7 +10,7 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.data_connection import DataConnection
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("patient_writers")]
+pytestmark = [pytest.mark.integration]
 TAKEOVERS = 10
 
 

@@ -43,6 +43,7 @@ async def run_drain(pdctl: Pdctl, name: str) -> tuple[int, str, str]:
     return process.returncode or 0, said.decode(), complained.decode()
 
 
+@pytest.mark.hasty
 async def test_a_server_is_drained_under_load_and_removed(cluster_factory: ClusterFactory) -> None:
     """Every acked record is read afterwards, once and in order, from the three servers that stay."""
     cluster = await asyncio.to_thread(lambda: cluster_factory(pds=1, range_servers=4, tier_url=""))

@@ -62,7 +62,6 @@ def failing(pdctl: Pdctl) -> set[str]:
     return {each["name"] for each in status(pdctl)["tier_checks"] if each["error"]}
 
 
-@pytest.mark.usefixtures("patient_writers")
 async def test_a_tier_through_an_operators_day(cluster_factory: Callable[..., Cluster], tmp_path: Path) -> None:
     """Away: said by all who use it, and back; another store: old and new objects are read; faults: found, named, repaired."""
     first, second = tmp_path / "first", tmp_path / "second"

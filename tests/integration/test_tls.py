@@ -38,6 +38,7 @@ def _environment(tls: TlsConfig) -> dict[str, str]:
     return dict(os.environ) | {f"RANGELOG_TLS_{key.upper()}": path for key, path in asdict(tls).items()}
 
 
+@pytest.mark.hasty
 async def test_everything_works_with_tls(cluster_factory: ClusterFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams through the death of a range server and of the leader, topics and groups through a broker's; pdctl and REST."""
     cluster = cluster_factory(range_servers=4, brokers=2, tls=True)
@@ -108,6 +109,7 @@ async def test_nobody_is_let_in_who_may_not(cluster_factory: ClusterFactory, tmp
     assert outcome.cells > 600
 
 
+@pytest.mark.hasty
 async def test_certificates_and_the_authority_change_under_load(
     cluster_factory: ClusterFactory, tmp_path: Path
 ) -> None:

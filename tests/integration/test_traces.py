@@ -34,7 +34,6 @@ trace.set_tracer_provider(provider)
 """
 
 
-@pytest.mark.usefixtures("patient_writers")
 async def test_one_trace_from_client_to_servers(
     cluster_factory: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

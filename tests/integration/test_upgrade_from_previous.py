@@ -141,6 +141,7 @@ def running(clients: Clients) -> Iterator[None]:
         stop_all(processes, 30)
 
 
+@pytest.mark.hasty
 @pytest.mark.parametrize(
     "gap_s_max",
     [
@@ -179,6 +180,7 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
     assert max(log.gap_s for log in logs.values()) < gap_s_max
 
 
+@pytest.mark.hasty
 @pytest.mark.long
 async def test_journals_of_two_members_are_left_by_a_drain(cluster_factory: Any, previous: PreviousProgram) -> None:
     """A broker of the previous release keeps journals of two members, and `check` lets neither server go, until one is drained
