@@ -40,6 +40,10 @@ PERMITTED = {
     ("tests/integration/test_many_followers.py", "stand_still"): "the fault: an event loop that stands still",
     ("tests/support/call_clock.py", "pause"): "stands for the client's pause between tries",
     ("tests/support/group_cluster.py", "call"): "stands for the client's calls, which end with their time-out",
+    (
+        "tests/support/memory_server.py",
+        "replies",
+    ): "lets the connection of a server in memory go on, which tells nobody",
     ("tests/support/table_cluster.py", "call"): "stands for the client's calls, which end with their time-out",
     ("tests/unit/cli/bench/test_bench_java_driver.py", "test_acks_in_the_background_have_times_of_this_process"): (
         "the order of readings of a clock, no bound"
@@ -67,28 +71,16 @@ LEFT = {
     "tests/integration/test_quotas.py": 5,
     "tests/scale/storm.py": 1,
     "tests/security/rights.py": 1,
-    "tests/support/memory_server.py": 1,
     "tests/unit/broker/rest/test_rest_server.py": 1,
-    "tests/unit/broker/serving/test_producer_flow.py": 1,
     "tests/unit/broker/tables/test_table_service.py": 1,
     "tests/unit/broker/test_broker_runtime.py": 3,
     "tests/unit/broker/transactions/test_sealing_with_transactions.py": 1,
-    "tests/unit/broker/transactions/test_transactions_service.py": 5,
-    "tests/unit/checkers/test_virtual_loop.py": 11,
-    "tests/unit/client/consume/test_group_member.py": 3,
-    "tests/unit/client/consume/test_group_walks.py": 3,
+    "tests/unit/checkers/test_virtual_loop.py": 4,
     "tests/unit/client/consume/test_groups_of_deleted_topics.py": 1,
-    "tests/unit/client/consume/test_topic_reader.py": 1,
-    "tests/unit/client/consume/test_topic_reader_walks.py": 2,
     "tests/unit/client/consume/test_topic_serializing.py": 1,
-    "tests/unit/client/produce/test_producer_faults.py": 2,
-    "tests/unit/client/read/test_stream_watches.py": 1,
     "tests/unit/client/table/test_tables_over_grpc.py": 1,
-    "tests/unit/client/topics/test_topics.py": 1,
-    "tests/unit/client/transact/test_transactions.py": 2,
     "tests/unit/core/net/test_tls.py": 1,
     "tests/unit/range_server/serving/test_pushed_fetches.py": 1,
-    "tests/unit/range_server/serving/test_quotas.py": 1,
     "tests/unit/range_server/tier/test_manifest_upkeep.py": 1,
 }
 """File → places that are to go: bounds on times become measurements, unit tests over in-memory clusters get virtual time."""
@@ -189,14 +181,15 @@ def clock_assertions(function: Function) -> Iterator[int]:
             yield getattr(node, "lineno", 0)
 
 
-def _is_measure(path: Path, function: Function) -> bool:
-    """Whether a file or a test is for `make measure` alone."""
+def _has_its_own_time(path: Path, function: Function) -> bool:
+    """Whether a file or a test is for `make measure` alone, or has virtual time, which no machine slows."""
     marks = [
         ast.unparse(node.value)
         for node in tree_of(path).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
     ]
-    return any("pytest.mark.measure" in text for text in (*marks, *map(ast.unparse, function.decorator_list)))
+    texts = (*marks, *map(ast.unparse, function.decorator_list))
+    return any(mark in text for text in texts for mark in ("pytest.mark.measure", "pytest.mark.virtual"))
 
 
 def _is_timed(function: Function) -> bool:
@@ -218,7 +211,7 @@ def found() -> dict[str, list[str]]:
         }
         for function in filter(_is_timed, functions(tree_of(path))):
             test = test_of.get(id(function))
-            if (name, function.name) in PERMITTED or _is_measure(path, test or function):
+            if (name, function.name) in PERMITTED or _has_its_own_time(path, test or function):
                 continue
             if name.startswith(VIRTUAL) and test is None:
                 continue
