@@ -18,6 +18,7 @@ from rangelog_server.serving.handlers import HANDLERS, make_connection_factory
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from tests.fakes.faces import LogDisk
+from tests.simulation.virtual_time import VirtualLoop
 
 
 class Wire(asyncio.Transport):
@@ -142,12 +143,16 @@ class Client:
         self.send(Opcode.FETCH, message, request_id=request_id)
 
     async def replies(self, count: int, timeout_s: float = 5.0) -> list[Frame]:
-        """Wait until there are so many frames more (or time is up), and return all there are."""
+        """Wait until there are so many frames more (or time is up), and return all there are.
+
+        Looks at every turn of the loop, so that no further frame slips in; virtual time passes only in a sleep.
+        """
         found: list[Frame] = []
+        pause_s = 0.001 if isinstance(asyncio.get_running_loop(), VirtualLoop) else 0
         try:
             async with asyncio.timeout(timeout_s):
                 while len(found := found + self.wire.frames()) < count:
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(pause_s)
         except TimeoutError:
             pass
         return found

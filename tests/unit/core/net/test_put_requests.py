@@ -11,7 +11,8 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.frame import Frame, Opcode, encode_frame
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_proto.v1 import data_pb2
-from tests.unit.core.net.test_data_connection import REPLICA, FakeServer, _until
+from tests.support.waiting import until
+from tests.unit.core.net.test_data_connection import REPLICA, FakeServer
 
 
 class NotingListener:
@@ -52,10 +53,10 @@ async def test_replies_to_what_was_put_go_to_its_listener() -> None:
     connection.detach(detached)
     first = connection.put(Opcode.PRODUCE, b"", (), listener)
     second = connection.put(Opcode.PRODUCE, b"", (b"x",), detached)
-    await _until(lambda: listener.heard and detached.heard)
+    await until(lambda: listener.heard and detached.heard)
     assert listener.heard == [(first, Opcode.PRODUCE_REPLY)] and detached.heard == [(second, errors.NotOwner)]
     server.hang_up()
-    await _until(lambda: listener.closed)
+    await until(lambda: listener.closed)
     assert len(listener.closed) == 1 and not detached.closed
     with pytest.raises(errors.Unavailable):
         connection.attach(listener)
