@@ -16,5 +16,5 @@ HARNESS: tuple[Mutant, ...] = (
          "        return all(map(is_wait_that_ran_out, error.exceptions))\n",
          "        return any(map(is_wait_that_ran_out, error.exceptions))\n", _TEST),
     rare("retry-of-a-dead-member", "a member that crashes while it starts is started again", _RAN_OUT,
-         "WAITS = (WaitRanOut, RequestTimeout, AppendTimeout)\n", "WAITS = (RangelogError,)\n", _TEST),
+         "WAITS = (WaitRanOut, RequestTimeout, AppendTimeout)\n", "WAITS = (WaitRanOut, RangelogError)\n", _TEST),
 )  # fmt: skip
