@@ -43,7 +43,7 @@ PERMITTED = {
     (
         "tests/support/memory_server.py",
         "replies",
-    ): "lets the connection of a server in memory go on, which tells nobody",
+    ): "a connection in memory has no event to wait for",
     ("tests/support/table_cluster.py", "call"): "stands for the client's calls, which end with their time-out",
     ("tests/unit/cli/bench/test_bench_java_driver.py", "test_acks_in_the_background_have_times_of_this_process"): (
         "the order of readings of a clock, no bound"
