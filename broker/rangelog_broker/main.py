@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 
 import uvloop
@@ -11,6 +10,7 @@ from rangelog.errors import RangelogError
 from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.allocator import keep_large_blocks
+from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.logging import log_to_stderr
 from rangelog_server_common.process import allow_open_files, fail, stop_on_signals
 
@@ -33,7 +33,5 @@ async def _serve(settings: BrokerSettings) -> None:
     runtime = Runtime(settings)
     stop_on_signals(runtime.stop)
     sys.setswitchinterval(0.001)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    spare_long_lived(50_000)
     await runtime.run()

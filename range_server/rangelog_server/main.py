@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 
 import structlog
@@ -19,6 +18,7 @@ from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.log import Wal
+from rangelog_server_common.garbage import collector_off, spare_long_lived
 from rangelog_server_common.logging import log_to_stderr
 from rangelog_server_common.process import allow_open_files, fail, remove_endpoint, stop_on_signals
 
@@ -73,11 +73,8 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
         direct=settings.direct_io,
     )
     store = Store(wal, cache_bytes=settings.cache_bytes)
-    gc.disable()  # these objects stay: searching them for garbage would take half of the time
-    try:
+    with collector_off():  # these objects stay: searching them for garbage would take half of the time
         replayed = store.open(started_before=identity.boot > 1)
-    finally:
-        gc.enable()
     for problem in replayed.problems:
         _log.error("damage found", problem=problem)
     _log.info("recovered", replicas=len(store.replicas), segments=len(wal.segments), log_end=wal.log_end)
@@ -106,6 +103,4 @@ async def _serve(
 
 def _tune_process() -> None:
     sys.setswitchinterval(0.001)  # the committer waits at most this long for the interpreter after a flush
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    spare_long_lived(50_000)

@@ -304,6 +304,7 @@ def no_last_words() -> Iterator[None]:
     gc.disable()
     try:
         yield
+        assert not gc.isenabled(), "the collector was switched on: a run would depend on when it strikes"
     finally:
         while gc.collect():  # one that ends in a `finally` lives until the next collection
             pass
