@@ -1,8 +1,9 @@
-"""Members of test clusters begin by a fork of a process that has loaded their modules: a start costs a fifth of the CPU.
+"""Members of test clusters, and pdctl, begin by a fork of a process that has loaded their modules: a fifth of the CPU.
 
 What holds:
 - A forked member is what `python -m rangelog_cli pd|range-server|broker` is: a session and process group of its own, its log,
   its standard input, its environment, its lifeline, its exit code. `Popen`'s methods that the supervisor uses are there.
+- A forked pdctl is what `python -m pdctl` is whose input and output are files: `run_pdctl` is as `subprocess.run`.
 - Whatever else is started (another command, a prefix such as nsenter, a setting of the interpreter or of gRPC) has a process
   from scratch. `tests/integration/test_local*.py` start members by `rangelog local`, as users do.
 - The process that forks has one thread and has made no connection; it ends when the session does (`stop`).
@@ -13,10 +14,13 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.forkserver
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from multiprocessing.connection import wait
 from multiprocessing.reduction import DupFd
 from typing import IO, Any
@@ -33,35 +37,45 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(LOADED)
 
 
-def _run(arguments: list[str], env: dict[str, str], stdin: Any, log: Any, lifeline: Any) -> None:
-    os.setsid()
-    log_fd = log.detach()
-    for source, target in ((stdin.detach(), 0), (log_fd, 1), (log_fd, 2)):
-        os.dup2(source, target)
+def _become(fds: Sequence[Any], env: Mapping[str, str], arguments: list[str]) -> None:
+    """Take the three standard streams, the environment and the arguments of a process from scratch."""
+    numbers = [each.detach() for each in fds]
+    for target, number in enumerate(numbers):
+        os.dup2(number, target)
+    for number in set(numbers):
+        os.close(number)
     os.environ.clear()
-    os.environ.update(env | {LIFELINE_ENV: str(lifeline.detach())})
+    os.environ.update(env)
+    sys.stdin = os.fdopen(0)
+    sys.argv = arguments
+
+
+def _member(arguments: list[str], env: dict[str, str], stdin: Any, log: Any, lifeline: Any) -> None:
+    os.setsid()
+    _become([stdin, log, log], env | {LIFELINE_ENV: str(lifeline.detach())}, ["rangelog", *arguments])
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=True)  # type: ignore[union-attr]
-    sys.stdin = os.fdopen(0)
-    sys.argv = ["rangelog", *arguments]
     from rangelog_cli.entry import main
 
     sys.exit(main())
 
 
-class ForkedMember:
-    """A member as `subprocess.Popen` would show it."""
+def _pdctl(arguments: list[str], env: dict[str, str], directory: str, fds: list[Any]) -> None:
+    os.chdir(directory)
+    _become(fds, env, ["pdctl", *arguments])
+    from pdctl.entry import main
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: IO[bytes], lifeline: int) -> None:
-        read_end, write_end = os.pipe()
-        self.stdin = os.fdopen(write_end, "wb", buffering=0)
+    sys.exit(main())
+
+
+class Forked:
+    """A process as `subprocess.Popen` would show it."""
+
+    def __init__(self, begins: Callable[..., None], arguments: Sequence[str], *others: Any) -> None:
         self.args = list(arguments)
-        self._process = _CONTEXT.Process(
-            target=_run, args=(self.args, dict(env), _Fd(read_end), _Fd(log.fileno()), _Fd(lifeline)), daemon=True
-        )
+        self._process = _CONTEXT.Process(target=begins, args=(self.args, *others), daemon=True)
         with _LOCK:
             self._process.start()
-        os.close(read_end)
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -81,6 +95,42 @@ class ForkedMember:
         if (code := self.returncode) is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return code
+
+
+class ForkedMember(Forked):
+    """A member of a cluster."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: IO[bytes], lifeline: int) -> None:
+        read_end, write_end = os.pipe()
+        self.stdin = os.fdopen(write_end, "wb", buffering=0)
+        super().__init__(_member, arguments, dict(env), _Fd(read_end), _Fd(log.fileno()), _Fd(lifeline))
+        os.close(read_end)
+
+
+def run_pdctl(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    given: bytes = b"",
+    directory: str | os.PathLike[str] = "",
+    timeout: float = 60.0,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run pdctl to its end in a directory (the current one), its output captured. Raises subprocess.TimeoutExpired."""
+    with ExitStack() as closed:
+        files = [closed.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        files[0].write(given)
+        for each in files:
+            each.seek(0)
+        process = Forked(_pdctl, arguments, dict(env), os.path.abspath(directory), [_Fd(each.fileno()) for each in files])
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        for each in files:  # the process moved the positions, which are its and ours
+            each.seek(0)
+        return subprocess.CompletedProcess(["pdctl", *arguments], code, files[1].read(), files[2].read())
 
 
 class _Fd:

@@ -1,4 +1,4 @@
-"""What members of a cluster import, loaded once by the process that forks them: modules alone, no thread and no connection."""
+"""What members of a cluster and pdctl import, loaded once by the process that forks them: modules alone, no thread and no connection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import threading
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's library begins threads while it is loaded
 
 for name in (
+    "pdctl.main",
+    "pdctl.inspection.verify_objects",
+    "pdctl.upgrade.gathering",
+    "pdctl.views",
     "rangelog_cli.main",
     "rangelog_cli.servers",
     "rangelog_pd.main",

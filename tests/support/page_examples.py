@@ -15,6 +15,7 @@ import inspect
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked import run_pdctl
+
 ADDRESS = "127.0.0.1:7100"
 """The placement driver in the examples: that of `rangelog local`."""
 COMMAND_TIMEOUT_S = 60
@@ -30,6 +33,8 @@ ASKED_UNTIL_HEALTHY = ("pdctl cluster status", "pdctl doctor cluster", "pdctl se
 """Their exit code tells of health, which comes back a moment after a drain, a change of the leader or a server's pause."""
 TESTED = "<!-- tested -->\n"
 """Stands above a console block that runs as it is."""
+_OF_THE_SHELL = frozenset("|&;<>()$`\\*?[]#~{}!\n")
+"""Characters of lines that need one."""
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->\n$")
 """Stands above a block that cannot run here, with the reason."""
 _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -152,6 +157,11 @@ class PageRunner:
 
     async def _command(self, line: str) -> tuple[int, str, str]:
         """Run a line; return its exit code and what it says."""
+        if line.startswith("pdctl ") and not set(line) & _OF_THE_SHELL:
+            done = await asyncio.to_thread(
+                run_pdctl, shlex.split(line)[1:], env=self._environment, directory=self._directory, timeout=COMMAND_TIMEOUT_S
+            )
+            return done.returncode, done.stdout.decode(), done.stderr.decode()
         process = await asyncio.create_subprocess_exec(
             *("bash", "-c", f"set -o pipefail\n{line}"),
             stdin=subprocess.DEVNULL,

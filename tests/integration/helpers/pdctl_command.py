@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from rangelog_cli.local.processes import Cluster
+from tests.support.forked import run_pdctl
 
 COMMAND = [sys.executable, "-m", "pdctl"]
 
@@ -27,8 +28,7 @@ class Pdctl:
 
     def __call__(self, *arguments: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:  # noqa: A002
         """Run to the end."""
-        command = [*COMMAND, *arguments]
-        return subprocess.run(command, input=input, capture_output=True, env=self.environment, timeout=60, check=False)
+        return run_pdctl(arguments, env=self.environment, given=input)
 
     def ok(self, *arguments: str, input: bytes = b"") -> str:  # noqa: A002
         """Run, must succeed and complain of nothing; returns what it printed."""
