@@ -301,6 +301,7 @@ async def the_leader(members: dict[str, PySyncObjConsensus]) -> PySyncObjConsens
         assert each._raft is not None
         each._raft._given_timings = PATIENT
         each._raft._follow_timings()
+        each._raft._move_deadline(max, PATIENT.election_min_s)  # the present one was drawn from the times before
     return found[0]
 
 
