@@ -11,12 +11,11 @@ GATE   := not long and not release and not measure
 SCENES := tests/simulation tests/integration tests/spark
 SEEDS  ?= 300
 unexport PYTHONDONTWRITEBYTECODE # else each process of the tests, some thousand, compiles all that it imports: a third of its start
-TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
 export RANGELOG_TEST_RUN := $(or $(RANGELOG_TEST_RUN),$(shell date +%Y%m%dT%H%M%S)) # of which second tries are counted together
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help install demo test long release measure affected quick unit integration spark scenes scenes-alone release-tests measure-tests check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help install demo test long release measure affected quick unit processes spark scenes scenes-alone release-tests measure-tests check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto lock clean
 
 help:
@@ -51,7 +50,7 @@ clean: ## remove what was made
 ##@ To change it
 
 test: $(READY) ## the gate: every check, and every test that has no target of its own below
-	@$(STAGES) test check unit integration spark
+	@$(STAGES) test check unit processes
 
 long: $(READY) ## scenes of a minute and more; some of them: SCENES="tests/…"
 	@$(STAGES) long scenes $(if $(filter file,$(origin SCENES)),scenes-alone,SCENES="$(SCENES)")
@@ -71,12 +70,12 @@ quick: $(READY) ## house rules and unit tests alone, under a minute
 unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
 	$(TWO) -m "not alone and $(GATE)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
-integration: $(READY) ## real processes on loopback: two files at a time, the longest first, then those that need the machine
-	$(TWO) -m "not alone and $(GATE)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration
+processes: $(READY) ## real processes on loopback, those of Spark beside the others; then the tests that need the machine
+	$(TWO) -m "not alone and $(GATE)" tests/spark tests/integration
 	$(PYTEST) -m "alone and $(GATE)" tests/integration
 
-spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without Spark: two files at a time, the longest first
-	$(TWO) -m "not alone and $(GATE)" tests/spark $(TIER_FILES)
+spark: $(READY) ## Spark alone: hot and tiered ranges, its jobs
+	$(TWO) -m "not alone and $(GATE)" tests/spark
 
 scenes: $(READY)
 	$(TWO) -m "long and not alone" $(SCENES)

@@ -1,4 +1,7 @@
-"""What holds for every test: no process that the tests started outlives them, and no property fails for its time."""
+"""What holds for every test: no process that the tests started outlives them, and no property fails for its time.
+
+Two workers take the tests file by file; those of Spark are one piece of work, so that one worker has one JVM for all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -26,6 +31,8 @@ ENDS_WITH_US = ("org.apache.spark", "pyspark.daemon", "multiprocessing.resource_
 
 COUNTS_FILE = os.environ.pop("PYTEST_COUNTS_FILE", None)
 """tools/run_stages.py adds up what is written there; a pytest that a test starts does not count."""
+
+SPARK = "tests/spark/"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts into the background that way
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -68,6 +75,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         counts = {"passed": ended.get("passed", 0), "failed": failed, "skipped": ended.get("skipped", 0)}
         with open(COUNTS_FILE, "a") as file:
             file.write(json.dumps(counts) + "\n")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """With `--dist loadfile`: the lanes above."""
+    return _Lanes(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+class _Lanes(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
+from tests.conftest import SPARK
 from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
@@ -29,7 +30,7 @@ LONGEST = (
     "test_local.py", "test_planted_faults.py", "test_cursors.py", "test_page_browser.py", "test_upgrade_from_previous.py",
     "test_packages.py", "test_image_stages.py",
 )  # fmt: skip
-"""Files that begin first, the longest one at the head, so that two workers end together."""
+"""Files that begin first, the longest one at the head, so that two workers end together. Before them: those of Spark."""
 
 ClusterFactory = Callable[..., Cluster]
 
@@ -37,7 +38,7 @@ ClusterFactory = Callable[..., Cluster]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put those files before the others, whose order stays."""
     first = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: first.get(item.path.name, len(LONGEST)))
+    items.sort(key=lambda item: -1 if item.nodeid.startswith(SPARK) else first.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,10 +85,24 @@ def cluster(cluster_factory: ClusterFactory) -> Cluster:
     return cluster_factory()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The same, started once for all tests of a file. They must leave every member running."""
-    with Cluster.open(tmp_path_factory.mktemp("shared"), env=TEST_SETTINGS) as cluster, registered(cluster):
+    """The same, started once for all tests of a worker: each has names of its own, and leaves every member running."""
+    with running(tmp_path_factory.mktemp("shared")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def broker_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The same with two brokers: what `rangelog local` starts."""
+    with running(tmp_path_factory.mktemp("brokers"), brokers=2) as cluster:
+        yield cluster
+
+
+@contextmanager
+def running(directory: Path, *, env: dict[str, str] | None = None, **options: object) -> Iterator[Cluster]:
+    """A calm cluster in that directory, healthy, until the end of the block."""
+    with Cluster.open(directory, env=TEST_SETTINGS | (env or {}), **options) as cluster, registered(cluster):  # type: ignore[arg-type]
         wait_healthy(cluster)
         yield cluster
 

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from tests.integration.conftest import TEST_SETTINGS, ClusterFactory, LocalFactory
+from tests.integration.conftest import ClusterFactory, LocalFactory
 from tests.support.page_examples import ADDRESS, PageRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["topics", "groups", "tables", "sdk"]
-
-
-@pytest.fixture(scope="module")
-def broker_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """What `rangelog local` starts: three placement drivers, three range servers, two brokers."""
-    with Cluster.open(tmp_path_factory.mktemp("docs"), env=TEST_SETTINGS, brokers=2) as cluster:
-        wait_healthy(cluster)
-        yield cluster
 
 
 @pytest.mark.parametrize("page", PAGES)

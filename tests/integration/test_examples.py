@@ -19,9 +19,8 @@ import pytest
 import rangelog
 import rangelog.sync
 from rangelog import StreamConfig
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from tests.integration.conftest import TEST_SETTINGS
+from tests.integration.conftest import running
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import until_arrived
 
@@ -34,8 +33,7 @@ TIMEOUT_S = 90
 @pytest.fixture(scope="module")
 def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """What `rangelog local` starts."""
-    with Cluster.open(tmp_path_factory.mktemp("examples"), env=TEST_SETTINGS, brokers=2) as cluster:
-        wait_healthy(cluster)
+    with running(tmp_path_factory.mktemp("examples"), brokers=2) as cluster:
         yield cluster
 
 

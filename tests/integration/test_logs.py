@@ -15,6 +15,7 @@ import pytest
 import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.tls import TlsConfig
+from tests.integration.conftest import TEST_SETTINGS
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 from tests.support.waiting import eventually
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 TOKEN = "t0ken-of-this-test-9d1c"
 ENV = {f"RANGELOG_{role}_TOKEN": TOKEN for role in ("PD", "SERVER", "BROKER")}
-ENV |= {"RANGELOG_PD_LOG_FORMAT": "logfmt", "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+ENV |= TEST_SETTINGS | {"RANGELOG_PD_LOG_FORMAT": "logfmt"}
 NAMES = {"pd1", "rs1", "rs2", "rs3", "broker1"}
 
 

@@ -30,13 +30,14 @@ from rangelog_page.asking import Asking
 from rangelog_page.cluster_views import LOAD_NEEDS
 from rangelog_page.page_query import PageQuery
 from rangelog_page.sections import SECTIONS
+from tests.integration.conftest import TEST_SETTINGS
 from tests.support.leader import leader_of
 from tests.support.page_cluster import fill
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-ENV = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+ENV = TEST_SETTINGS
 QUERIES = {
     "stream": PageQuery(name="flights"),
     "tail": PageQuery(name="flights"),

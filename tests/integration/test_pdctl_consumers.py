@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from tests.integration.conftest import TEST_SETTINGS
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module")
-def pdctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pdctl]:
-    """pdctl on a cluster with two brokers, which the tests of this file share."""
-    with Cluster.open(tmp_path_factory.mktemp("brokers"), env=TEST_SETTINGS, brokers=2) as cluster:
-        wait_healthy(cluster)
-        yield Pdctl(cluster)
+@pytest.fixture
+def pdctl(broker_cluster: Cluster) -> Pdctl:
+    """pdctl on the cluster with brokers that the tests of a worker share."""
+    return Pdctl(broker_cluster)
 
 
 def lines(pdctl: Pdctl, *arguments: str) -> list[Any]:
@@ -90,45 +85,45 @@ def test_a_follower_until_ctrl_c(pdctl: Pdctl) -> None:
 @pytest.mark.long
 def test_a_group_goes_on_where_it_was(pdctl: Pdctl, tmp_path: Path) -> None:
     """A count, Ctrl-C and a silence each commit what was printed; lag, reset to all places, checkpoints and deletion."""
-    pdctl.ok("topic", "create", "orders", "--shards", "3")
-    pdctl.ok("topic", "produce", "orders", input="".join(f"{each}\n" for each in range(100)).encode())
-    consume = ["topic", "consume", "orders", "--group", "billing", "-o", "raw"]
+    pdctl.ok("topic", "create", "consumed", "--shards", "3")
+    pdctl.ok("topic", "produce", "consumed", input="".join(f"{each}\n" for each in range(100)).encode())
+    consume = ["topic", "consume", "consumed", "--group", "consumers", "-o", "raw"]
     seen = pdctl.ok(*consume, "--count", "30").splitlines()
     assert len(seen) == 30
-    lag = pdctl.json("group", "lag", "billing")
+    lag = pdctl.json("group", "lag", "consumers")
     assert sum(each["records"] for each in lag) == 70 and max(each["seconds"] for each in lag) > 0
     with started(pdctl, *consume) as member:
         assert member.stdout is not None and member.stderr is not None
         seen += [member.stdout.readline().decode().rstrip() for _ in range(70)]
-        assert "billing" in [each["name"] for each in pdctl.json("group", "list") if each["members"] == 1]
-        assert "pdctl group show" in pdctl.fails(5, "group", "delete", "billing", "--yes")
+        assert "consumers" in [each["name"] for each in pdctl.json("group", "list") if each["members"] == 1]
+        assert "pdctl group show" in pdctl.fails(5, "group", "delete", "consumers", "--yes")
         member.send_signal(signal.SIGINT)
         assert (member.wait(20), member.stderr.read()) == (130, b"")
     assert sorted(map(int, seen)) == list(range(100))
-    assert sum(each["records"] for each in pdctl.json("group", "lag", "billing")) == 0
+    assert sum(each["records"] for each in pdctl.json("group", "lag", "consumers")) == 0
     assert pdctl.ok(*consume, "--idle", "500ms") == ""
 
     tail = tmp_path / "tail.json"
-    tail.write_text(pdctl.ok("topic", "cut", "orders"))
-    made = pdctl.json("checkpoint", "create", "billing", "done")
+    tail.write_text(pdctl.ok("topic", "cut", "consumed"))
+    made = pdctl.json("checkpoint", "create", "consumers", "done")
     assert sum(each["offset"] for each in made["positions"]) == 100
-    assert pdctl.json("checkpoint", "show", "billing", "done") == made
-    assert pdctl.json("checkpoint", "list", "billing") == [{"name": "done", "state": "complete"}]
+    assert pdctl.json("checkpoint", "show", "consumers", "done") == made
+    assert pdctl.json("checkpoint", "list", "consumers") == [{"name": "done", "state": "complete"}]
     for place, left in (
         ("earliest", 100), ("checkpoint:done", 0), ("2001-01-01T00:00Z", 100), (str(tail), 0), ("earliest", 100), ("latest", 0),
     ):  # fmt: skip
-        only = [] if place.startswith("checkpoint:") else ["--topic", "orders"]
-        pdctl.json("group", "reset", "billing", "--to", place, *only, "--yes")
-        assert sum(each["records"] for each in pdctl.json("group", "lag", "billing")) == left, place
-    shown = pdctl.json("group", "show", "billing")
-    assert (shown["topics"], shown["members"], shown["checkpoints"]) == (["default/orders"], [], ["done"])
+        only = [] if place.startswith("checkpoint:") else ["--topic", "consumed"]
+        pdctl.json("group", "reset", "consumers", "--to", place, *only, "--yes")
+        assert sum(each["records"] for each in pdctl.json("group", "lag", "consumers")) == left, place
+    shown = pdctl.json("group", "show", "consumers")
+    assert (shown["topics"], shown["members"], shown["checkpoints"]) == (["default/consumed"], [], ["done"])
     assert sum(each["offset"] for each in shown["shards"]) == 100
-    assert pdctl.json("checkpoint", "delete", "billing", "done", "--yes")["deleted"]
-    assert "pdctl checkpoint list" in pdctl.fails(3, "checkpoint", "delete", "billing", "done", "--yes")
-    pdctl.json("group", "unsubscribe", "billing", "orders", "--yes")
-    assert pdctl.json("group", "delete", "billing", "--yes") == {"group": "billing", "deleted": True}
+    assert pdctl.json("checkpoint", "delete", "consumers", "done", "--yes")["deleted"]
+    assert "pdctl checkpoint list" in pdctl.fails(3, "checkpoint", "delete", "consumers", "done", "--yes")
+    pdctl.json("group", "unsubscribe", "consumers", "consumed", "--yes")
+    assert pdctl.json("group", "delete", "consumers", "--yes") == {"group": "consumers", "deleted": True}
     for verb in (["group", "show"], ["group", "lag"], ["checkpoint", "list"]):
-        assert "pdctl group list" in pdctl.fails(3, *verb, "billing")
+        assert "pdctl group list" in pdctl.fails(3, *verb, "consumers")
 
 
 @pytest.mark.long
@@ -136,7 +131,7 @@ def test_the_rows_of_a_table(pdctl: Pdctl) -> None:
     """Conditional changes, scans, a watch until Ctrl-C, and what is not there."""
     made = pdctl.json("table", "create", "counts", "--partitions", "2", "--tag", "a=b")
     assert (made["name"], made["partition_count"], made["tags"]) == ("default/counts", 2, {"a": "b"})
-    assert [each["name"] for each in pdctl.json("table", "list")] == ["default/counts"]
+    assert "default/counts" in [each["name"] for each in pdctl.json("table", "list")]
     assert pdctl.json("table", "show", "counts") == made
     version = pdctl.json("table", "put", "counts", "UA", "1", "--if-absent")["version"]
     pdctl.fails(5, "table", "put", "counts", "UA", "2", "--if-absent")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import rangelog
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
+from tests.integration.conftest import running
 from tests.support.waiting import Seen, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -28,8 +28,7 @@ LOCAL_ADDRESS = "http://127.0.0.1:7160"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One placement driver and one broker, for all tests here."""
-    with Cluster.open(tmp_path_factory.mktemp("rest"), pds=1, brokers=1) as made:
-        wait_healthy(made)
+    with running(tmp_path_factory.mktemp("rest"), pds=1, brokers=1) as made:
         yield made
 
 

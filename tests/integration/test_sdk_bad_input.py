@@ -123,18 +123,18 @@ async def test_a_fenced_writer_is_told_so(client: rangelog.Client) -> None:
 
 async def test_follow_sees_each_record_once_acked(client: rangelog.Client) -> None:
     """A following reader gets records while they are written, over a change of writer, in order."""
-    await client.create_stream("followed")
+    await client.create_stream("over-a-change")
     seen: list[bytes] = []
 
     async def follow() -> None:
-        async for record in client.reader("followed", follow=True):
+        async for record in client.reader("over-a-change", follow=True):
             seen.append(record.value)
             if len(seen) == 60:
                 return
 
     reading = asyncio.create_task(follow())
     for turn in range(3):
-        async with client.writer("followed") as writer:
+        async with client.writer("over-a-change") as writer:
             for n in range(20):
                 await writer.append(b"%d-%d" % (turn, n))
     async with asyncio.timeout(30):

@@ -35,7 +35,6 @@ from rangelog.errors import (
     TopicNotFound,
     TransactionNotFound,
 )
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
@@ -55,7 +54,7 @@ from rangelog_proto.v1.group_service_pb2_grpc import GroupsStub
 from rangelog_proto.v1.table_service_pb2_grpc import TablesStub
 from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
 from rangelog_proto.v1.transaction_service_pb2_grpc import TransactionsStub
-from tests.integration.conftest import TEST_SETTINGS
+from tests.integration.conftest import running
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import until
 
@@ -67,8 +66,7 @@ SOON_S = 10.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """With one broker, so that it is known who owns what; the tests of this file share it."""
-    with Cluster.open(tmp_path_factory.mktemp("bad"), env=TEST_SETTINGS, brokers=1) as made:
-        wait_healthy(made)
+    with running(tmp_path_factory.mktemp("bad"), brokers=1) as made:
         asyncio.run(_fill(made))
         yield made
 

@@ -15,17 +15,19 @@ from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
+from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = {
+HASTY_SETTINGS = {
     "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024),
     "RANGELOG_PD_DELETE_GRACE_MS": "1000",  # a test waits for objects to be deleted
     "RANGELOG_PD_REPACK_TARGET_BYTES": "0",  # tests count objects, and join them by hand
 }
+SETTINGS = HASTY_SETTINGS | CALM
 WARM = Path(__file__).with_name("warm")
 FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK = {
@@ -54,6 +56,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Ite
         patch.setenv("PYTHONPATH", os.pathsep.join([str(WARM), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RANGELOG_TEST_BYTECODE", str(tmp_path_factory.mktemp("bytecode")))
         patch.setenv("SPARK_SUBMIT_OPTS", FAST_JAVA)
+        for name, value in CALM_WRITERS.items():
+            patch.setenv(name, value)
         yield
 
 

@@ -38,7 +38,7 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from tests.spark import impatient
-from tests.spark.conftest import SETTINGS, Streams
+from tests.spark.conftest import HASTY_SETTINGS, Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,9 @@ AWAY = (Unavailable, OutcomeUnknown)  # a killed process may take a call before 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of this module's own, to be paused and killed."""
-    with Cluster.open(tmp_path_factory.mktemp("faulty"), pds=1, range_servers=3, brokers=1, env=SETTINGS) as running:
+    with Cluster.open(
+        tmp_path_factory.mktemp("faulty"), pds=1, range_servers=3, brokers=1, env=HASTY_SETTINGS
+    ) as running:
         wait_healthy(running)
         yield running
 

@@ -1,4 +1,4 @@
-"""What members of a cluster and pdctl import, loaded once by the process that forks them: modules alone, no thread and no connection."""
+"""What members of a cluster and pdctl import, loaded once by the process that forks: no thread and no connection."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ASKED_UNTIL_HEALTHY = ("pdctl cluster status", "pdctl doctor cluster", "pdctl se
 """Their exit code tells of health, which comes back a moment after a drain, a change of the leader or a server's pause."""
 TESTED = "<!-- tested -->\n"
 """Stands above a console block that runs as it is."""
-_OF_THE_SHELL = frozenset("|&;<>()$`\\*?[]#~{}!\n")
+_OF_THE_SHELL = frozenset("|&;<>()$`\\*?[]~{}!\n")
 """Characters of lines that need one."""
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->\n$")
 """Stands above a block that cannot run here, with the reason."""
@@ -157,9 +157,14 @@ class PageRunner:
 
     async def _command(self, line: str) -> tuple[int, str, str]:
         """Run a line; return its exit code and what it says."""
-        if line.startswith("pdctl ") and not set(line) & _OF_THE_SHELL:
+        command = line.partition(" #")[0]
+        if command.startswith("pdctl ") and not _OF_THE_SHELL & set(command):
             done = await asyncio.to_thread(
-                run_pdctl, shlex.split(line)[1:], env=self._environment, directory=self._directory, timeout=COMMAND_TIMEOUT_S
+                run_pdctl,
+                shlex.split(command)[1:],
+                env=self._environment,
+                directory=self._directory,
+                timeout=COMMAND_TIMEOUT_S,
             )
             return done.returncode, done.stdout.decode(), done.stderr.decode()
         process = await asyncio.create_subprocess_exec(
