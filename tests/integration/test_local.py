@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 StartLocal = Callable[..., Any]
 UP = "rangelog is up"
+FEW = ("--pds", "1", "--range-servers", "2", "--brokers", "0")
 
 
 async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None:
@@ -55,7 +56,7 @@ async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None
 
 def test_crashed_member_is_started_again_and_said_so(start_local: StartLocal) -> None:
     """kill -9 of one member shows up as one line, and the member comes back."""
-    local = start_local("--pds", "1")
+    local = start_local(*FEW)
     local.wait_for(UP)
     pid = local.pids()["rs2"]
     os.kill(pid, signal.SIGKILL)
@@ -65,9 +66,9 @@ def test_crashed_member_is_started_again_and_said_so(start_local: StartLocal) ->
 
 def test_locked_directory_is_refused_in_one_line(start_local: StartLocal) -> None:
     """A second cluster in the same directory says who uses it, and leaves it alone."""
-    local = start_local("--pds", "1")
+    local = start_local(*FEW)
     local.wait_for(UP)
-    second = start_local("--pds", "1")
+    second = start_local(*FEW)
     assert second.process.wait(30) == 1
     said = second.printed().splitlines()
     assert said[-1].startswith("rangelog: ")
@@ -89,7 +90,7 @@ def test_busy_port_is_refused_in_one_line(start_local: StartLocal) -> None:
 
 def test_killed_supervisor_leaves_nothing_behind(start_local: StartLocal) -> None:
     """After kill -9 of `rangelog local` all its members are gone, and the directory can be used again."""
-    local = start_local("--pds", "1")
+    local = start_local("--pds", "1", "--range-servers", "1", "--brokers", "1")
     local.wait_for(UP)
     local.process.kill()
     eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in local.pids().values()), "members are left", 15)

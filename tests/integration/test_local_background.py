@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.local.background import find_running
+from tests.support.forked import run_pdctl
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -27,10 +28,14 @@ def command(tmp_path: Path) -> Iterator[Command]:
     env = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
 
     def run(module: str, *arguments: str, code: int = 0, given: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, input=given,
-        )  # fmt: skip
+        if module == "pdctl":
+            ran = run_pdctl(arguments, env=env, given=given.encode(), directory=tmp_path)
+            done = subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", module, *arguments],
+                env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, input=given,
+            )  # fmt: skip
         assert done.returncode == code, (arguments, done)
         assert "Traceback" not in done.stdout + done.stderr
         return done
@@ -82,18 +87,18 @@ def test_a_start_in_the_background_that_fails_says_why(command: Command, tmp_pat
 
 def test_a_removed_range_server_is_left_out(command: Command, tmp_path: Path) -> None:
     """While the cluster runs, and at its next start, which says what to do; with an empty directory it is a member again."""
-    cli, options = "rangelog_cli", ("--pds", "1", "--range-servers", "4", "--brokers", "0", "--port", "0")
-    left_out = "rs3 was removed from the cluster: it is left out; delete"
+    cli, options = "rangelog_cli", ("--pds", "1", "--range-servers", "2", "--brokers", "0", "--port", "0")
+    left_out = "rs2 was removed from the cluster: it is left out; delete"
     command(cli, "local", "--detach", *options)
-    command("pdctl", "server", "drain", "rs3", "--wait")
-    command("pdctl", "server", "remove", "rs3", "--yes")
-    eventually(lambda: "left out       rs3" in command(cli, "local", "status").stdout, "rs3 is not left out", 30)
+    command("pdctl", "server", "drain", "rs2", "--wait")
+    command("pdctl", "server", "remove", "rs2", "--yes")
+    eventually(lambda: "left out       rs2" in command(cli, "local", "status").stdout, "rs2 is not left out", 30)
     assert left_out in command(cli, "local", "logs", "local").stdout
     command(cli, "local", "stop")
     again = command(cli, "local", "--detach").stdout
-    assert left_out in again and "1 placement driver, 3 range servers" in again
-    assert "4 of 4 listen" in command(cli, "local", "status").stdout
+    assert left_out in again and "1 placement driver, 1 range server," in again
+    assert "2 of 2 listen" in command(cli, "local", "status").stdout
     command(cli, "local", "stop")
-    shutil.rmtree(tmp_path / "rangelog-data" / "rs3")
-    assert "1 placement driver, 4 range servers" in command(cli, "local", "--detach").stdout
-    assert "5 of 5 listen" in command(cli, "local", "status").stdout
+    shutil.rmtree(tmp_path / "rangelog-data" / "rs2")
+    assert "1 placement driver, 2 range servers" in command(cli, "local", "--detach").stdout
+    assert "3 of 3 listen" in command(cli, "local", "status").stdout
