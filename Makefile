@@ -10,6 +10,7 @@ STAGES := $(PY) tools/run_stages.py
 GATE   := not long and not release and not measure
 SCENES := tests/simulation tests/integration tests/spark
 SEEDS  ?= 300
+WITH   ?= # files of tests/, whose scenes `make processes` runs as well
 unexport PYTHONDONTWRITEBYTECODE # else each process of the tests, some thousand, compiles all that it imports: a third of its start
 
 export RANGELOG_TEST_RUN := $(or $(RANGELOG_TEST_RUN),$(shell date +%Y%m%dT%H%M%S)) # of which second tries are counted together
@@ -70,8 +71,8 @@ quick: $(READY) ## house rules and unit tests alone, under a minute
 unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
 	$(TWO) -m "not alone and $(GATE)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
-processes: $(READY) ## real processes on loopback, those of Spark beside the others; then the tests that need the machine
-	$(TWO) -m "not alone and $(GATE)" tests/spark tests/integration
+processes: $(READY) ## real processes on loopback, those of Spark beside the others; then those alone: WITH="tests/…"
+	$(TWO) -m "not alone and (scene or $(GATE))" --scenes "$(WITH)" tests/spark tests/integration
 	$(PYTEST) -m "alone and $(GATE)" tests/integration
 
 spark: $(READY) ## Spark alone: hot and tiered ranges, its jobs

@@ -168,6 +168,7 @@ def test_brokers_with_what_they_own(pdctl: Pdctl) -> None:
         return sum(each["shards"] for each in found), sum(each["journals"] for each in found)
 
     current = sum(each["shard_count"] for each in pdctl.json("topic", "list"))
+    current += sum(each["partition_count"] for each in pdctl.json("table", "list"))
     eventually(lambda: counts() == (current, 16), f"{counts()} are counted, not {current}", 20)
 
 

@@ -46,8 +46,8 @@ async def test_unknown_stream_and_existing_stream_and_bad_name(client: rangelog.
 
 async def test_records_over_the_limit(client: rangelog.Client) -> None:
     """A record at the limit is taken; one byte more, or not bytes at all, is refused before anything is sent."""
-    await client.create_stream("large")
-    async with client.writer("large") as writer:
+    await client.create_stream("at-the-limit")
+    async with client.writer("at-the-limit") as writer:
         with pytest.raises(rangelog.RecordTooLarge):
             await writer.append(bytes(RECORD_SIZE_BYTES_MAX + 1))
         with pytest.raises(rangelog.InvalidArgument):
@@ -56,7 +56,7 @@ async def test_records_over_the_limit(client: rangelog.Client) -> None:
         assert ack.offset == 0
         acks = await writer.append_batch([b"x" * 900_000] * 20)
         assert [each.offset for each in acks] == list(range(1, 21))
-    assert [len(value) for value in await values(client, "large")] == [RECORD_SIZE_BYTES_MAX] + [900_000] * 20
+    assert [len(value) for value in await values(client, "at-the-limit")] == [RECORD_SIZE_BYTES_MAX] + [900_000] * 20
 
 
 async def test_everything_comes_back_as_it_was(client: rangelog.Client) -> None:
