@@ -49,7 +49,7 @@ SMALL_PART_BYTES = 3000
 
 @cache
 def described_once(data_path: str | None) -> Loader:
-    """botocore's descriptions of services, read once for all clients: reading them takes more time than all else of a client."""
+    """botocore's descriptions of services, read once for all clients: most of the time that a client takes to be made."""
     return create_loader(data_path)
 
 

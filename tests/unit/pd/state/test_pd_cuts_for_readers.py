@@ -89,7 +89,7 @@ def test_what_is_a_cut_for_one_is_a_cut_for_the_other(make_pd: Callable[[], Any]
         offsets = drawn_offsets(graph, draw)
         beyond = any(graph.shards[each].is_current and offset > 0 for each, offset in offsets.items())
         expected = outcome(lambda graph=graph, offsets=offsets: graph.check_cut(offsets))
-        found = outcome(lambda topic_id=topic_id, offsets=offsets: topics.truncate(topic_id, offsets))
+        found = outcome(lambda topics=topics, topic_id=topic_id, offsets=offsets: topics.truncate(topic_id, offsets))
         if not (beyond and expected is None):  # a current shard's end is not in the map
             assert found == expected, (seed, offsets)
         seen[found.__name__ if found else "accepted"] += 1
