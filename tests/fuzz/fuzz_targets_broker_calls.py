@@ -7,7 +7,6 @@ bound; the broker goes on answering.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from functools import cache
 from random import Random
 from typing import Any
@@ -106,18 +105,6 @@ def change_calls(data: bytes, random: Random) -> bytes:
     return framed(parts[:8])
 
 
-_turns = itertools.count()
-
-
-async def goes_on(broker: fuzz_broker.FuzzedBroker, turn: int) -> None:
-    """After each input one journal answers, each in its turn; after every `JOURNALS` inputs all of them do."""
-    if turn % JOURNALS == 0:
-        async for _ in broker.client.groups.list():
-            pass
-    else:
-        await broker.client.groups._calls.list_groups(turn % JOURNALS, "", "", ANSWER_S, 100)
-
-
 def run_calls(data: bytes) -> bool:
     """See the module."""
     connected = calls()
@@ -131,7 +118,8 @@ def run_calls(data: bytes) -> bool:
                 answered = await call_all(connected, data)
         except TimeoutError:
             raise AssertionError(f"no answer within {ANSWER_S:g} s") from None
-        await goes_on(broker, next(_turns))
+        async for _ in broker.client.groups.list():
+            pass
         return answered
 
     return fuzz_loop.run(work()) > 0
