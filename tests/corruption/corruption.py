@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.corruption.damage_object import ObjectDamage
 from tests.corruption.damage_store import LogDamage
 from tests.corruption.damage_tally import SHORT, SHORT_ENCRYPTED, WHOLE, Damages
 from tests.corruption.s3_faults import S3Faults, S3Outcome, impatient
+from tests.simulation.fresh_seeds import commit_id, fresh_seed
 
 S3_SHARE = 0.4
 """Of the requests that go wrong."""
@@ -33,8 +34,13 @@ class Results:
 
 
 def run(directory: Path, results: Results, *, whole: bool) -> Iterator[str]:
-    """Damage everything; yield a line after each part."""
-    how = WHOLE if whole else SHORT
+    """Damage everything; yield a line after each part.
+
+    The short form tries other bytes and lengths for each commit, spread evenly over every file: all come in their turn.
+    """
+    how, encrypted = WHOLE, WHOLE
+    if not whole:
+        how, encrypted = (replace(each, shift=fresh_seed(commit_id())) for each in (SHORT, SHORT_ENCRYPTED))
     member_seeds = range(1, 7) if whole else range(1, 4)
     parts = {
         "log": LogDamage(1, sidecars=True).run,
@@ -43,7 +49,7 @@ def run(directory: Path, results: Results, *, whole: bool) -> Iterator[str]:
         "object": ObjectDamage(directory, 1).run,
     } | {f"Raft files {seed}": MemberDamage(seed).run for seed in member_seeds}
     for name, damage in parts.items():
-        found = results.damages[name] = damage(SHORT_ENCRYPTED if name == "encrypted log" and not whole else how)
+        found = results.damages[name] = damage(encrypted if name == "encrypted log" else how)
         outcomes = " ".join(f"{outcome.replace(' ', '_')}={count}" for outcome, count in sorted(found.outcomes.items()))
         yield f"{name}: flips={found.flips} cuts={found.cuts} {outcomes} problems={len(found.problems)}"
     for seed in range(1, 9 if whole else 2):

@@ -47,25 +47,26 @@ class Damages:
 
 @dataclass(frozen=True, slots=True)
 class Thoroughness:
-    """Every `flip_stride`-th byte, so many of its bits; every `cut_stride`-th length."""
+    """Every `flip_stride`-th byte, so many of its bits; every `cut_stride`-th length. `shift`: moves where they begin."""
 
     flip_stride: int
     bits: int
     cut_stride: int
+    shift: int = 0
 
     def flips(self, length: int, chance: Random) -> Iterator[tuple[int, int]]:
         """Yield (position, mask)."""
-        first = chance.randrange(self.flip_stride)
+        first = (chance.randrange(self.flip_stride) + self.shift) % self.flip_stride
         for position in range(first, length, self.flip_stride):
             for bit in chance.sample(range(8), self.bits):
                 yield position, 1 << bit
 
     def cuts(self, length: int, chance: Random) -> Iterator[int]:
         """Yield lengths."""
-        yield from range(chance.randrange(self.cut_stride), length, self.cut_stride)
+        yield from range((chance.randrange(self.cut_stride) + self.shift) % self.cut_stride, length, self.cut_stride)
 
 
-SHORT = Thoroughness(11, 1, 23)
-SHORT_ENCRYPTED = Thoroughness(31, 1, 67)
+SHORT = Thoroughness(29, 1, 61)
+SHORT_ENCRYPTED = Thoroughness(83, 1, 179)
 """Of files of three times the length, each of whose starts makes keys and a segment."""
 WHOLE = Thoroughness(1, 8, 1)

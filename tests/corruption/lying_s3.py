@@ -46,6 +46,8 @@ REFUSING: dict[str, tuple[Any, ...]] = {
     "wrong region": (400, "AuthorizationHeaderMalformed"),
 }
 SLOW_S = 0.6
+POLL_S = 0.02
+"""A server ends no sooner than it looks whether it should."""
 
 
 class LyingS3:
@@ -69,7 +71,7 @@ class LyingS3:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), daemon=True)
 
     @property
     def url(self) -> str:

@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.loaders import Loader, create_loader
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog._read.look_ahead import LookAhead
@@ -45,6 +47,12 @@ SMALL_PART_BYTES = 3000
 """Objects are larger: they are sent in parts."""
 
 
+@cache
+def described_once(data_path: str | None) -> Loader:
+    """botocore's descriptions of services, read once for all clients: most of the time that a client takes to be made."""
+    return create_loader(data_path)
+
+
 @contextmanager
 def impatient() -> Iterator[None]:
     """Credentials that nobody needs, short timeouts and pauses, and no log."""
@@ -57,6 +65,7 @@ def impatient() -> Iterator[None]:
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
         patch.setattr(s3_store, "READ_TIMEOUT_S", CLIENT_TIMEOUT_S)
+        patch.setattr("botocore.session.create_loader", described_once)
         patch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0.005)
         patch.setattr(upload, "_log", SimpleNamespace(info=lambda *_, **__: None))
         yield

@@ -127,6 +127,6 @@ def run_calls(data: bytes) -> bool:
 
 TARGETS = (
     Target(
-        "broker-grpc", seeds, run_calls, None, (change_calls,), plain_share=0.1, ci_inputs=120, peak_bytes_max=32 * MIB
+        "broker-grpc", seeds, run_calls, None, (change_calls,), plain_share=0.1, ci_inputs=60, peak_bytes_max=32 * MIB
     ),
 )

@@ -398,7 +398,7 @@ TARGETS = (
     Target("server-settings", lambda: [_SERVER_TOML], run_server_toml, None, words(*_TOML_WORDS), ci_inputs=100),
     Target(
         "local-plan", lambda: [plan_seed(), DEEP], run_plan, None,
-        words('"pds"', '"format"', "1", "null", "[]", "{}", '"x"', '"tier_url"', '"host"'), ci_inputs=250,
+        words('"pds"', '"format"', "1", "null", "[]", "{}", '"x"', '"tier_url"', '"host"'), ci_inputs=125,
     ),
     Target(
         "context", lambda: [b'{"name": "local", "pd": ["a:1"]}', DEEP], run_context, None,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.corruption.s3_faults import described_once
 from tests.fuzz import fuzz_corpus
 from tests.fuzz.fuzz_engine import Campaign, Tally, Target, judge
 from tests.fuzz.fuzz_targets import TARGETS
@@ -30,6 +31,12 @@ def _traced() -> Iterator[None]:
     tracemalloc.start(1)
     yield
     tracemalloc.stop()
+
+
+@pytest.fixture(autouse=True)
+def _described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tier URL that opens an S3 client does not read botocore's descriptions of services again."""
+    monkeypatch.setattr("botocore.session.create_loader", described_once)
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +68,7 @@ def test_a_decoder_survives_the_corpus_and_fresh_inputs(name: str) -> None:
 
 def test_decoders_in_native_code_survive_in_a_process_of_their_own() -> None:
     """Arrow and Parquet are handed hostile bytes: their process ends as it should."""
-    command = [sys.executable, str(HERE / "run.py"), "--plain", "--inputs", "80", "--seed", str(SEED), "--no-figures"]
+    command = [sys.executable, str(HERE / "run.py"), "--plain", "--inputs", "40", "--seed", str(SEED), "--no-figures"]
     for name in ISOLATED:
         command += ["--target", name]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)

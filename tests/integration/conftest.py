@@ -15,7 +15,6 @@ import pytest
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
-from tests.conftest import SPARK
 from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
@@ -38,7 +37,7 @@ ClusterFactory = Callable[..., Cluster]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put those files before the others, whose order stays."""
     first = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: -1 if item.nodeid.startswith(SPARK) else first.get(item.path.name, len(LONGEST)))
+    items.sort(key=lambda item: -1 if item.nodeid.startswith("tests/spark/") else first.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture(scope="session", autouse=True)

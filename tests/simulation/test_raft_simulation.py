@@ -1,6 +1,6 @@
 """pysyncobj with our journal, snapshots, transport and rules, on virtual time, through crashes, cuts and bad disks.
 
-`SEEDS=n` runs n seeds, `SEED=k` one of them. A run is a function of its seed alone.
+`SEEDS=n` runs the first n seeds, `SEED=k` one alone. A run is a function of its seed alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,26 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.fresh_seeds import twice_of
+from tests.simulation.fresh_seeds import commit_id, fresh_seed, twice_of
 from tests.simulation.raft_scenario import Outcome, run_scenario
 from tests.support.figures import publish
 
-SEEDS = int(os.environ.get("SEEDS", "45"))
-RUN = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(SEEDS))
+RICH = (2, 5, 6, 8, 10, 11, 13, 18, 33, 35, 42)
+"""Of the first 45 seeds: between them they meet each corner case three times. Where that no longer holds, others do."""
+FRESH = 7
+"""Seeds that belong to the commit, which no run has seen before. `make raft-sim` runs 300 others."""
+
+
+def _seeds() -> list[int]:
+    if "SEED" in os.environ:
+        return [int(os.environ["SEED"])]
+    if "SEEDS" in os.environ:
+        return list(range(int(os.environ["SEEDS"])))
+    first = fresh_seed(commit_id())
+    return [*RICH, *range(first, first + FRESH)]
+
+
+RUN = _seeds()
 
 CORNER_CASES = (
     "a cut-off leader was believed",
@@ -104,7 +118,7 @@ def test_promises_hold_in_every_seed() -> None:
         f"virtual_hours={virtual_s / 3600:.2f} acked={counters['commands OK']} "
         f"elections={counters['elections won']} snapshots_installed={counters['snapshots installed']}"
     )
-    if len(RUN) >= 45:
+    if set(RICH) <= set(RUN):
         assert len(met) == len(CORNER_CASES), sorted(set(CORNER_CASES) - set(met))
 
 

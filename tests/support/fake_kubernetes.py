@@ -18,6 +18,8 @@ from typing import Any
 from rangelog_cli.certs.authority import Authority, parse_principal
 
 NAMESPACE, TOKEN = "logs", "of.the-test_"
+POLL_S = 0.02
+"""The server ends no sooner than it looks whether it should."""
 
 
 class FakeKubernetes:
@@ -43,7 +45,7 @@ class FakeKubernetes:
         context.load_cert_chain(made.cert, made.key)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:

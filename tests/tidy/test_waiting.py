@@ -29,7 +29,6 @@ PERMITTED = {
         "tests/chaos/chaos_writer.py",
         "run",
     ): "appends at a rate, and takes the late answers that come within a grace time",
-    ("tests/conftest.py", "_nothing_is_left_running"): "what runs after the grace time is ended and named",
     ("tests/fixtures/previous_data.py", "_wait_for_the_tier"): "a program of its own, beside the previous release",
     ("tests/integration/helpers/consensus_worker.py", "trap"): "the fault: a rename that takes time",
     ("tests/integration/test_consensus_crash.py", "test_kill_all_three_around_a_compaction"): "a moment that is drawn",
@@ -40,6 +39,7 @@ PERMITTED = {
     ("tests/integration/test_many_followers.py", "stand_still"): "the fault: an event loop that stands still",
     ("tests/support/call_clock.py", "pause"): "stands for the client's pause between tries",
     ("tests/support/group_cluster.py", "call"): "stands for the client's calls, which end with their time-out",
+    ("tests/support/left_running.py", "_nothing_is_left_running"): "what runs after the grace time is ended and named",
     (
         "tests/support/memory_server.py",
         "replies",

@@ -19,10 +19,10 @@ from tests.support.waiting import WaitRanOut, arrives
 ROOT = Path(__file__).resolve().parents[3]
 INI = "[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider -p xdist\n"
 CONFTEST = """
-import tests.conftest
+import tests.support.left_running
 pytest_plugins = ["tests.support.second_try"]
-tests.conftest.GRACE_S = 0.5
-_nothing_is_left_running = tests.conftest._nothing_is_left_running
+tests.support.left_running.GRACE_S = 0.5
+_nothing_is_left_running = tests.support.left_running._nothing_is_left_running
 """
 BEGIN = """
 import os, pathlib, subprocess, sys

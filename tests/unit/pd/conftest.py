@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -276,14 +276,24 @@ def report(stream_id: int, index: int, state: str, *, end: int = 0, size: int = 
     )
 
 
-@pytest.fixture
-def pd() -> Pd:
-    """A leader with four servers, all just heard of."""
+def _leader() -> Pd:
     made = Pd()
     for number in range(1, 5):
         made.register(f"rs{number}", zone=f"z{number}")
         made.beat(f"rs{number}")
     return made
+
+
+@pytest.fixture
+def pd() -> Pd:
+    """A leader with four servers, all just heard of."""
+    return _leader()
+
+
+@pytest.fixture
+def make_pd() -> Callable[[], Pd]:
+    """Makes such a leader: for a test of many cases, as each command validates all that the leader has."""
+    return _leader
 
 
 @pytest.fixture

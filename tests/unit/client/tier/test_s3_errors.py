@@ -22,7 +22,7 @@ from rangelog_core.errors import (
     Unavailable,
     error_from_code,
 )
-from tests.corruption.lying_s3 import LyingS3
+from tests.corruption.lying_s3 import POLL_S, LyingS3
 from tests.corruption.s3_faults import impatient
 
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
@@ -134,7 +134,7 @@ def web_server(status: int, body: bytes, tls: Path | None = None) -> Iterator[in
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True)
     thread.start()
     try:
         yield server.server_port
