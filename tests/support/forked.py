@@ -121,7 +121,9 @@ def run_pdctl(
         files[0].write(given)
         for each in files:
             each.seek(0)
-        process = Forked(_pdctl, arguments, dict(env), os.path.abspath(directory), [_Fd(each.fileno()) for each in files])
+        process = Forked(
+            _pdctl, arguments, dict(env), os.path.abspath(directory), [_Fd(each.fileno()) for each in files]
+        )
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -159,7 +159,11 @@ class PageRunner:
         """Run a line; return its exit code and what it says."""
         if line.startswith("pdctl ") and not set(line) & _OF_THE_SHELL:
             done = await asyncio.to_thread(
-                run_pdctl, shlex.split(line)[1:], env=self._environment, directory=self._directory, timeout=COMMAND_TIMEOUT_S
+                run_pdctl,
+                shlex.split(line)[1:],
+                env=self._environment,
+                directory=self._directory,
+                timeout=COMMAND_TIMEOUT_S,
             )
             return done.returncode, done.stdout.decode(), done.stderr.decode()
         process = await asyncio.create_subprocess_exec(

@@ -19,6 +19,7 @@ from rangelog_broker.groups.staged_inquiries import Coordinators
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
+from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import journal_of
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
@@ -54,7 +55,7 @@ class GroupsService(GroupsServicer):
         return self._owners.of(number)
 
     def _owner(self, group: str) -> GroupOwner:
-        return self.owner_of(journal_of(group)[1])
+        return self.owner_of(journal_of(check_name("group", group))[1])
 
     # ---- members
 
