@@ -27,6 +27,7 @@ from rangelog_broker.journal.entry import COMMAND_BYTES_MAX
 from rangelog_broker.journal.journal import Journal, _restored
 from rangelog_broker.journal.owner import OwnerLimits
 from rangelog_broker.journal.replay import JournalReplay
+from rangelog_broker.journal.sessions import MESSAGE_CHARACTERS_MAX
 from tests.support.journal_machines import Chain, link
 
 pytestmark = pytest.mark.virtual
@@ -206,8 +207,9 @@ async def test_an_acked_entry_that_the_machine_cannot_take_ends_nothing(
     journal = await opened(client, limits=OwnerLimits(snapshot_entries=10))
     session = await journal.open_session()
     for sequence in range(2):
-        with pytest.raises(error):
+        with pytest.raises(error) as refused:
             await journal.propose(session, sequence, bad)
+        assert len(refused.value.message) <= MESSAGE_CHARACTERS_MAX + 1
     with pytest.raises(error):
         await journal.propose_own(bad)
     assert link(await journal.propose(session, 2, b"a")).count == 1
