@@ -107,22 +107,22 @@ class Journal(Generic[M]):
             standby: A recovery that has read the log up to some offset.
             limits: Bounds, and when snapshots are taken.
             clock_ms: The time that is noted in entries.
-            timeout_s: Limit in seconds.
+            timeout_s: Limit in seconds, for the fence and then for each part of the log that is read.
 
         Raises:
             StreamNotFound, WriterFenced, SealBlocked, NoPlacement, Unavailable: As a writer's `open`.
-            RequestTimeout: The log was not read in time.
+            RequestTimeout: Nothing more of the log could be read.
             Corruption, UnsupportedVersion: The log cannot be replayed.
         """
         journal = cls(client, stream, limits=limits, clock_ms=clock_ms)
         writer = journal._writer
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as limit:
                 await writer.open()
-                fold = await _restored(client, writer, make_machine, standby)
+                fold = await _restored(client, writer, make_machine, standby, _extending(limit, timeout_s))
         except TimeoutError as error:
             await writer.close(flush=False)
-            raise RequestTimeout(f"the journal {stream} was not restored within {timeout_s:g} s") from error
+            raise RequestTimeout(f"opening the journal {stream} made no progress for {timeout_s:g} s") from error
         except BaseException:
             await writer.close(flush=False)
             raise
@@ -408,8 +408,18 @@ def _fail(future: asyncio.Future[T], error: RangelogError) -> None:
         future.exception()  # marked as retrieved: nobody may wait for it any more
 
 
+def _extending(limit: asyncio.Timeout, timeout_s: float) -> Callable[[], None]:
+    """Return what begins the time limit anew: a state of a GiB takes longer than any silence may."""
+    loop = asyncio.get_running_loop()
+    return lambda: limit.reschedule(loop.time() + timeout_s)
+
+
 async def _restored(
-    client: Client, writer: Writer, make_machine: Callable[[], M], recovery: JournalReplay[M] | None
+    client: Client,
+    writer: Writer,
+    make_machine: Callable[[], M],
+    recovery: JournalReplay[M] | None,
+    on_progress: Callable[[], None],
 ) -> Fold[M]:
     """Read the log up to the end that the opening of `writer` has settled."""
     end_offset = writer.next_offset
@@ -421,7 +431,7 @@ async def _restored(
             recovery = JournalReplay(make_machine(), stream.trim_offset)
         try:
             if recovery.next_offset < end_offset:
-                await feed(client, writer.stream, recovery, end_offset)
+                await _feed(client, writer.stream, recovery, end_offset, on_progress)
             if not recovery.is_known:
                 await _check_epoch(client, writer)
             return recovery.finish(end_offset)
@@ -437,18 +447,24 @@ async def _check_epoch(client: Client, writer: Writer) -> None:
         raise WriterFenced(f"epoch {stream.epoch} owns the journal {writer.stream}", epoch=stream.epoch)
 
 
-async def feed(client: Client, stream: str, recovery: JournalReplay[M], end_offset: int) -> None:
+async def _feed(
+    client: Client, stream: str, recovery: JournalReplay[M], end_offset: int, on_progress: Callable[[], None]
+) -> None:
     """Feed the records up to an end that is settled, in turns with the other work of the loop."""
     known = await client.metadata.describe_stream(stream)
     while recovery.next_offset < end_offset:  # once more where a snapshot has ended
-        await feed_chunks(recovery, client.internal.records(stream, known.stream_id, recovery.next_offset, end_offset))
+        chunks = client.internal.records(stream, known.stream_id, recovery.next_offset, end_offset)
+        await feed_chunks(recovery, chunks, on_progress)
 
 
-async def feed_chunks(recovery: JournalReplay[M], chunks: AsyncIterator[Sequence[Record]]) -> None:
+async def feed_chunks(
+    recovery: JournalReplay[M], chunks: AsyncIterator[Sequence[Record]], on_progress: Callable[[], None] = lambda: None
+) -> None:
     """Feed the records of a reader, until it ends or the next one to be read is another one."""
     turn_bytes = 0
     async with aclosing(chunks) as reading:  # type: ignore[type-var]
         async for chunk in reading:
+            on_progress()
             for record in chunk:
                 recovery.feed(record.offset, record.value)
                 if recovery.next_offset <= record.offset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from rangelog.errors import (
     InvalidArgument,
     PreconditionFailed,
     RangelogError,
+    RequestTimeout,
     SessionExpired,
     StreamNotFound,
     UnsupportedVersion,
@@ -167,7 +169,7 @@ async def test_who_was_deposed_while_it_read_is_told_so(client: Client) -> None:
         await later.propose_own(b"%d|" % number + bytes(1000))
     assert (await client.describe_stream(NAME)).trim_offset > slow.next_offset
     with pytest.raises(WriterFenced):
-        await _restored(client, slow, Chain, None)
+        await _restored(client, slow, Chain, None, lambda: None)
     await slow.close(flush=False)
     await later.close()
 
@@ -349,3 +351,27 @@ async def test_time_goes_on_behind_a_clock_that_was_ahead(client: Client) -> Non
         assert second.machine.now_ms == expected_ms
     await first.close()
     await second.close()
+
+
+async def test_an_opening_may_take_long_while_it_goes_on(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for a silence: a full partition takes longer to read than a range server may take to answer."""
+    journal = await opened(client)
+    for _ in range(20):
+        await journal.propose_own(b"a")
+    await journal.close()
+    slow_s = 4.0
+    records = type(client.internal).records
+
+    async def slowly(self: Any, *arguments: Any) -> AsyncIterator[Any]:
+        async for chunk in records(self, *arguments):
+            for record in chunk:
+                await asyncio.sleep(slow_s)
+                yield [record]
+
+    monkeypatch.setattr(type(client.internal), "records", slowly)
+    journal = await opened(client, timeout_s=5)
+    assert journal.machine.count == 20
+    await journal.close()
+    slow_s = 6.0
+    with pytest.raises(RequestTimeout, match="no progress for 5 s"):
+        await opened(client, timeout_s=5)
