@@ -11,6 +11,7 @@ from rangelog_core.table_keys import row_key, split_row_key
 from rangelog_proto.v1 import table_pb2
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed
+from tests.support.journal_machines import restored
 
 KNOWN = (1, 2, 3, b"a", b"b", b"c", b"")
 
@@ -65,7 +66,7 @@ def run_command(data: bytes) -> bool:
             return True
         raise
     copy = TablePartition(bytes_max=MIB)
-    copy.restore(state_of(table))
+    restored(copy, state_of(table))
     assert state_of(copy) == state_of(table)
     assert copy.size_bytes == table.size_bytes
     assert copy.changes_since(0, 10) == table.changes_since(0, 10)
@@ -90,14 +91,14 @@ def pieces_of(data: bytes) -> list[bytes]:
 def run_snapshot(data: bytes) -> bool:
     """What is restored can be read, changed and taken as a snapshot again."""
     table = TablePartition()
-    table.restore(pieces_of(data))
+    restored(table, pieces_of(data))
     table.scan(b"", None, 100)
     try:
         table.changes_since(0, 100)
     except RangelogError:
         pass
     copy = TablePartition()
-    copy.restore(table.snapshot())
+    restored(copy, table.snapshot())
     assert copy.size_bytes == table.size_bytes
     assert copy.version == table.version
     return True

@@ -39,6 +39,7 @@ from tests.fuzz.fuzz_targets_data_plane import HELLO, request, run_requests
 from tests.fuzz.fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from tests.fuzz.fuzz_targets_raft import PATH, holding, journal_seeds, repair_journal, repair_snapshot
 from tests.fuzz.fuzz_targets_tier import written
+from tests.support.journal_machines import restored
 
 RUN = Path(__file__).with_name("run.py")
 BEYOND = (OFFSET_MAX, (1 << 64) - 1)
@@ -213,4 +214,4 @@ def test_watermarks_of_a_snapshot_that_no_count_reaches_are_refused() -> None:
     """The next watermark ran over 64 bits, and the next snapshot ended in ValueError."""
     piece = watermark_pb2.WatermarkTopicState(topic_id=1, next_number=(1 << 64) - 1).SerializeToString()
     with pytest.raises(Corruption, match="next number"):
-        WatermarkCoordinator().restore([piece])
+        restored(WatermarkCoordinator(), [piece])

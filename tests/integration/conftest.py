@@ -37,7 +37,9 @@ ClusterFactory = Callable[..., Cluster]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put those files before the others, whose order stays."""
     first = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: -1 if item.nodeid.startswith("tests/spark/") else first.get(item.path.name, len(LONGEST)))
+    items.sort(
+        key=lambda item: -1 if item.nodeid.startswith("tests/spark/") else first.get(item.path.name, len(LONGEST))
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -70,9 +70,10 @@ class JournalSide(Generic[M]):
 
     def _take_over(self) -> None:
         replay = JournalReplay(self._make_machine(), self._start)
-        for place, value in enumerate(self._values):
-            replay.feed(self._start + place, value)
-        self._owner = Owner(replay.finish(self._start + len(self._values)), self._owner.epoch + 1)
+        end_offset = self._start + len(self._values)
+        while replay.next_offset < end_offset:
+            replay.feed(replay.next_offset, self._values[replay.next_offset - self._start])
+        self._owner = Owner(replay.finish(end_offset), self._owner.epoch + 1)
         self.takeovers += 1
 
     def _snapshot(self) -> None:

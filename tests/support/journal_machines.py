@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from rangelog_core.errors import PreconditionFailed
+from rangelog_broker.journal.machine import JournalMachine
+from rangelog_broker.journal.sessions import RESULT_BYTES_MAX
+from rangelog_core.errors import PreconditionFailed, UnsupportedVersion
 
 COMMANDS_PER_PIECE = 16
 
@@ -21,7 +23,8 @@ class Link(NamedTuple):
 class Chain:
     """A hash over all commands and their times: any that is missing, repeated, reordered or applied at another time shows.
 
-    `refuse …` is refused; every other result is a Link, packed. What follows a "|" in a command is not kept.
+    `refuse …` is refused, `quote …` with a long message; at `fail …` the machine fails, `later …` it does not know. Every other
+    result is a Link, packed. What follows a "|" in a command is not kept.
     """
 
     def __init__(self) -> None:
@@ -46,6 +49,12 @@ class Chain:
         self.now_ms = now_ms
         if command.startswith(b"refuse"):
             raise PreconditionFailed("as asked")
+        if command.startswith(b"fail"):
+            raise KeyError("a defect")
+        if command.startswith(b"quote"):
+            raise PreconditionFailed(f"there is no {bytes(RESULT_BYTES_MAX)!r}")
+        if command.startswith(b"later"):
+            raise UnsupportedVersion("a command of a later version")
         seed = self.digest + now_ms.to_bytes(8, "big") + command
         self.commands.append(command.partition(b"|")[0])
         self.digests.append(hashlib.blake2b(seed, digest_size=8).hexdigest().encode())
@@ -56,12 +65,33 @@ class Chain:
         pieces = [b"\n".join(rows[at : at + COMMANDS_PER_PIECE]) for at in range(0, len(rows), COMMANDS_PER_PIECE)]
         return iter([b"%d" % self.now_ms, *pieces])
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        now, *joined = pieces
-        rows = [row.split(b" ", 1) for piece in joined for row in piece.split(b"\n")]
-        self.now_ms = int(now)
-        self.digests = [digest for digest, _ in rows]
-        self.commands = [command for _, command in rows]
+    def restore_begin(self) -> None:
+        self.now_ms = -1
+        self.commands, self.digests = [], []
+
+    def restore_piece(self, piece: bytes) -> None:
+        if self.now_ms < 0:
+            self.now_ms = int(piece)
+            return
+        for row in piece.split(b"\n"):
+            digest, command = row.split(b" ", 1)
+            self.digests.append(digest)
+            self.commands.append(command)
+
+    def restore_end(self) -> None:
+        assert self.now_ms >= 0
+
+
+Machine = TypeVar("Machine", bound=JournalMachine)
+
+
+def restored(machine: Machine, pieces: Iterable[bytes]) -> Machine:
+    """Return the machine with the state of a snapshot."""
+    machine.restore_begin()
+    for piece in pieces:
+        machine.restore_piece(piece)
+    machine.restore_end()
+    return machine
 
 
 def link(result: bytes) -> Link:

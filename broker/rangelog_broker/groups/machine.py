@@ -6,7 +6,7 @@ read is looked up in the machine; a stale view does no harm, since commits are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 
 from google.protobuf.message import DecodeError
 
@@ -19,6 +19,7 @@ from rangelog_core.errors import (
     InvalidArgument,
     Overloaded,
     PreconditionFailed,
+    UnsupportedVersion,
 )
 from rangelog_core.ids import check_name
 from rangelog_proto.v1 import group_pb2
@@ -57,7 +58,7 @@ class GroupCoordinator:
     def apply(self, command: bytes, now_ms: int) -> bytes:
         """Apply a GroupCommand; return a GroupResult.
 
-        Raises InvalidArgument, GroupNotFound, Overloaded, and what Group raises.
+        Raises UnsupportedVersion, InvalidArgument, GroupNotFound, Overloaded, and what Group raises.
         """
         try:
             message = group_pb2.GroupCommand.FromString(command)
@@ -65,7 +66,7 @@ class GroupCoordinator:
             raise InvalidArgument("a command of a group does not decode") from error
         action = message.WhichOneof("action")
         if action is None:
-            raise InvalidArgument("a command of a group without an action")
+            raise UnsupportedVersion("a command of a group with an unknown action: upgrade this broker")
         if action in ("join", "shards", "checkpoint", "stage") and self._rows >= ROWS_MAX:
             raise Overloaded(f"this coordinator keeps {ROWS_MAX} shards and positions, its limit")
         group = self._joined(message.group, message.join) if action == "join" else self.groups.get(message.group)
@@ -94,15 +95,20 @@ class GroupCoordinator:
         """See JournalMachine."""
         return group_pieces([(name, frozen(group)) for name, group in self.groups.items()])
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """See JournalMachine. Raises Corruption."""
+    def restore_begin(self) -> None:
+        """See JournalMachine."""
         self.groups = {}
-        for piece in pieces:
-            try:
-                state = group_pb2.GroupState.FromString(piece)
-            except DecodeError as error:
-                raise Corruption("a group's snapshot does not decode") from error
-            restore_piece(self.groups.setdefault(state.group, Group()), state)
+
+    def restore_piece(self, piece: bytes) -> None:
+        """See JournalMachine."""
+        try:
+            state = group_pb2.GroupState.FromString(piece)
+        except DecodeError as error:
+            raise Corruption("a group's snapshot does not decode") from error
+        restore_piece(self.groups.setdefault(state.group, Group()), state)
+
+    def restore_end(self) -> None:
+        """See JournalMachine."""
         self._rows = sum(map(_rows, self.groups.values()))
 
     # ---- reads

@@ -19,6 +19,7 @@ from rangelog_broker.groups.staged_inquiries import Coordinators
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
+from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import journal_of
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
@@ -54,7 +55,7 @@ class GroupsService(GroupsServicer):
         return self._owners.of(number)
 
     def _owner(self, group: str) -> GroupOwner:
-        return self.owner_of(journal_of(group)[1])
+        return self.owner_of(journal_of(check_name("group", group))[1])
 
     # ---- members
 
@@ -69,7 +70,7 @@ class GroupsService(GroupsServicer):
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Any) -> pb.JoinGroupResponse:
         """Take a member in, with the newest facts of the group's topics."""
         owner, name = self._owner(request.group), request.group
-        await owner.propose(request.proposal, group_pb2.GroupCommand(group=name, join=request.join))
+        await self._propose(request, group_pb2.GroupCommand(group=name, join=request.join))
         await owner.read_topics(name)
         found = owner.view(name, request.join.member)
         return pb.JoinGroupResponse(view=found.view, token=found.token)
@@ -77,6 +78,7 @@ class GroupsService(GroupsServicer):
     async def HeartbeatGroup(self, request: pb.HeartbeatGroupRequest, context: Any) -> pb.HeartbeatGroupResponse:
         """Keep a member in; answer a change of what it has."""
         owner, name = self._owner(request.group), request.group
+        check_name("member", request.member)
         heartbeat = group_pb2.GroupHeartbeat(member=request.member)
         await owner.own(group_pb2.GroupCommand(group=name, heartbeat=heartbeat))
         if request.ended:
@@ -223,6 +225,7 @@ class GroupsService(GroupsServicer):
     # ---- inside
 
     async def _propose(self, request: Any, command: group_pb2.GroupCommand) -> group_pb2.GroupResult:
+        _check_member(command)
         return await self._owner(command.group).propose(request.proposal, command)
 
     async def _read(self, owner: GroupOwner, look: Callable[[GroupCoordinator], _T]) -> _T:
@@ -230,6 +233,13 @@ class GroupsService(GroupsServicer):
             return await owner.journal.read(look)
         except (WriterFenced, WriterClosed) as error:
             raise moved(error) from error
+
+
+def _check_member(command: group_pb2.GroupCommand) -> None:
+    """Raise InvalidArgument before anything is proposed: a refusal in the journal would quote the name."""
+    by = command.stage.commit if command.HasField("stage") else getattr(command, command.WhichOneof("action") or "join")
+    if "member" in by.DESCRIPTOR.fields_by_name:
+        check_name("member", by.member)
 
 
 def _summary(name: str, group: Group) -> pb.GroupSummary:

@@ -1,19 +1,22 @@
 """The fold of a journal's entries: the machine, the sessions and the time, after all entries below an offset.
 
-What holds: the state is a function of the entries, whoever applies them and whenever. A snapshot holds exactly the state after
-the entries below the offset that it covers, so it changes nothing but the time to replay.
+What holds:
+- The state is a function of the entries, whoever applies them and whenever. A snapshot holds exactly the state after the
+  entries below the offset that it covers, so it changes nothing but the time to replay.
+- `apply` is total over acked entries: one at which the machine fails has INTERNAL as its result, here and at every later owner,
+  and the entries behind it are applied. Only UnsupportedVersion ends a journal: a program that knows the entry goes on with it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic
 
 from rangelog_broker.journal.entry import PIECE_BYTES_MAX, Command, Entry, Own, Piece, Proof
 from rangelog_broker.journal.machine import M
-from rangelog_broker.journal.sessions import RESULT_BYTES_MAX, Result, Sessions, refused
-from rangelog_core.errors import Corruption, InternalError, RangelogError
+from rangelog_broker.journal.sessions import Result, Sessions, kept, refused
+from rangelog_core.errors import Corruption, InternalError, RangelogError, UnsupportedVersion
 
 _HEAD = struct.Struct("<BQ")  # _OF_FOLD, now_ms
 _OF_FOLD, _OF_SESSIONS, _OF_MACHINE = b"\0", b"\1", b"\2"
@@ -25,6 +28,8 @@ class Fold(Generic[M]):
     def __init__(self, machine: M) -> None:
         self.machine = machine
         self.sessions = Sessions()
+        self.on_failed: Callable[[int, Exception], object] = lambda offset, error: None
+        """Called with an entry's offset when the machine failed at it. Not part of the state."""
         self.now_ms = 0
         self.applied_offset = 0  # all entries below it are applied
 
@@ -34,7 +39,10 @@ class Fold(Generic[M]):
         return self.machine.size_bytes + self.sessions.size_bytes
 
     def apply(self, offset: int, entry: Entry) -> Result | None:
-        """Apply the entry at an offset; return a command's result. Raises Corruption when entries before it are missing."""
+        """Apply the entry at an offset; return a command's result.
+
+        Raises Corruption when entries before it are missing, UnsupportedVersion when the machine does not know the command.
+        """
         if offset != self.applied_offset:
             raise Corruption(f"the journal's entry {offset} follows {self.applied_offset}: entries are missing")
         self.applied_offset = offset + 1
@@ -48,27 +56,23 @@ class Fold(Generic[M]):
             known = self.sessions.begin(entry, now_ms)
             if known is not None:
                 return known
-            result = self._apply(entry.command, now_ms)
+            result = kept(self._apply(offset, entry.command, now_ms))
             self.sessions.keep(entry, result)
             return result
         if isinstance(entry, Own):
-            return self._apply(entry.command, now_ms)
+            return self._apply(offset, entry.command, now_ms)
         return self.sessions.open(offset, now_ms)
 
-    def skip(self, offset: int) -> None:
-        """Note that the entries below `offset` are in the state, or change none."""
-        self.applied_offset = offset
-
-    def _apply(self, command: bytes, now_ms: int) -> Result:
+    def _apply(self, offset: int, command: bytes, now_ms: int) -> Result:
         try:
-            result = Result(self.machine.apply(command, now_ms))
+            return Result(self.machine.apply(command, now_ms))
+        except (UnsupportedVersion, MemoryError):
+            raise
         except RangelogError as error:
-            result = refused(error)
-        if result.size_bytes > RESULT_BYTES_MAX:
-            raise InternalError(
-                f"a machine gave a result of {result.size_bytes} bytes; the limit is {RESULT_BYTES_MAX}"
-            )
-        return result
+            return refused(error)
+        except Exception as error:
+            self.on_failed(offset, error)
+            return refused(InternalError(f"the journal's machine failed at entry {offset}: see the broker's log"))
 
     # ---- snapshots
 
@@ -76,27 +80,28 @@ class Fold(Generic[M]):
         """Return the pieces of the present state; later entries do not change them."""
         return _tagged(_HEAD.pack(0, self.now_ms), self.sessions.snapshot(), self.machine.snapshot())
 
-    def restore(self, covers: int, pieces: Iterable[bytes]) -> None:
-        """Become the state of a snapshot that covers all entries below `covers`. Raises Corruption, UnsupportedVersion."""
-        pieces = iter(pieces)
-        head = next(pieces, b"")
+    def restore_begin(self, head: bytes) -> None:
+        """Forget the state: `head` is the first piece of a snapshot. Raises Corruption."""
         if len(head) != _HEAD.size or head[:1] != _OF_FOLD:
             raise Corruption("a journal's snapshot has no head")
         self.now_ms = _HEAD.unpack(head)[1]
         self.sessions = Sessions()
-        self.machine.restore(self._restored(pieces))
-        self.applied_offset = covers
+        self.machine.restore_begin()
 
-    def _restored(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Restore the sessions; yield the machine's pieces."""
-        for piece in pieces:
-            tag = piece[:1]
-            if tag == _OF_SESSIONS:
-                self.sessions.restore(piece[1:])
-            elif tag == _OF_MACHINE:
-                yield piece[1:]
-            else:
-                raise Corruption("a journal's snapshot has a piece of an unknown kind")
+    def restore_piece(self, piece: bytes) -> None:
+        """Take the next piece. Raises Corruption, UnsupportedVersion."""
+        tag = piece[:1]
+        if tag == _OF_SESSIONS:
+            self.sessions.restore(piece[1:])
+        elif tag == _OF_MACHINE:
+            self.machine.restore_piece(piece[1:])
+        else:
+            raise Corruption("a journal's snapshot has a piece of an unknown kind")
+
+    def restore_end(self, covers: int) -> None:
+        """Be the state of the snapshot, which covers all entries below `covers`. Raises Corruption."""
+        self.machine.restore_end()
+        self.applied_offset = covers
 
 
 def _tagged(head: bytes, sessions: Iterator[bytes], machine: Iterator[bytes]) -> Iterator[bytes]:

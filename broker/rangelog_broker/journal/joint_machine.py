@@ -6,7 +6,7 @@ entries, and never given to another machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from rangelog_broker.journal.machine import JournalMachine
 from rangelog_core.errors import Corruption, InvalidArgument, UnsupportedVersion
@@ -27,10 +27,14 @@ class JointMachine:
         return sum(part.size_bytes for part in self.parts.values())
 
     def apply(self, command: bytes, now_ms: int) -> bytes:
-        """Apply a command to its part. Raises InvalidArgument, and what the part raises."""
-        part = self.parts.get(command[0]) if command else None
+        """Apply a command to its part. Raises UnsupportedVersion, InvalidArgument, and what the part raises."""
+        if not command:
+            raise InvalidArgument("an empty command")
+        part = self.parts.get(command[0])
         if part is None:
-            raise InvalidArgument("a command for no machine of this journal")
+            raise UnsupportedVersion(
+                f"a command for the part {command[0]}, which this program does not know: upgrade this broker"
+            )
         return part.apply(command[1:], now_ms)
 
     def snapshot(self) -> Iterator[bytes]:
@@ -38,17 +42,26 @@ class JointMachine:
         captured = [(bytes((number,)), part.snapshot()) for number, part in self.parts.items()]
         return (head + piece for head, pieces in captured for piece in pieces)
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """Replace all states. Raises Corruption, UnsupportedVersion (a part that this program does not know)."""
-        sorted_out: dict[int, list[bytes]] = {number: [] for number in self.parts}
-        for piece in pieces:
-            if not piece:
-                raise Corruption("an empty piece of a snapshot")
-            if piece[0] not in sorted_out:
-                raise UnsupportedVersion(f"a snapshot has the part {piece[0]}, which this program does not know")
-            sorted_out[piece[0]].append(piece[1:])
-        for number, part in self.parts.items():
-            part.restore(sorted_out[number])
+    def restore_begin(self) -> None:
+        """See JournalMachine."""
+        for part in self.parts.values():
+            part.restore_begin()
+
+    def restore_piece(self, piece: bytes) -> None:
+        """See JournalMachine. Raises UnsupportedVersion for a part that this program does not know."""
+        if not piece:
+            raise Corruption("an empty piece of a snapshot")
+        part = self.parts.get(piece[0])
+        if part is None:
+            raise UnsupportedVersion(
+                f"a snapshot has the part {piece[0]}, which this program does not know: upgrade this broker"
+            )
+        part.restore_piece(piece[1:])
+
+    def restore_end(self) -> None:
+        """See JournalMachine."""
+        for part in self.parts.values():
+            part.restore_end()
 
 
 def command_for(number: int, command: bytes) -> bytes:

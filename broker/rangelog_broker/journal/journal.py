@@ -15,10 +15,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, Self, TypeVar
 
-from rangelog import Ack, Client, Writer
+from rangelog import Ack, Client, Record, Writer
 from rangelog.errors import (
     InternalError,
     OffsetTrimmed,
@@ -26,6 +27,7 @@ from rangelog.errors import (
     RequestTimeout,
     StreamNotFound,
     Unavailable,
+    UnsupportedVersion,
     WriterClosed,
     WriterFenced,
 )
@@ -40,6 +42,8 @@ T = TypeVar("T")
 
 OPEN_TIMEOUT_S = 30.0
 PROPOSE_TIMEOUT_S = 30.0
+TURN_BYTES = 256 << 10
+"""Of entries, after which a replay lets the other work of the loop have its turn: some 10 ms."""
 _READS_AGAIN = 5
 """A reader that starts at the trim offset may find it raised; so often it begins anew."""
 
@@ -103,26 +107,27 @@ class Journal(Generic[M]):
             standby: A recovery that has read the log up to some offset.
             limits: Bounds, and when snapshots are taken.
             clock_ms: The time that is noted in entries.
-            timeout_s: Limit in seconds.
+            timeout_s: Limit in seconds, for the fence and then for each part of the log that is read.
 
         Raises:
             StreamNotFound, WriterFenced, SealBlocked, NoPlacement, Unavailable: As a writer's `open`.
-            RequestTimeout: The log was not read in time.
+            RequestTimeout: Nothing more of the log could be read.
             Corruption, UnsupportedVersion: The log cannot be replayed.
         """
         journal = cls(client, stream, limits=limits, clock_ms=clock_ms)
         writer = journal._writer
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as limit:
                 await writer.open()
-                fold = await _restored(client, writer, make_machine, standby)
+                fold = await _restored(client, writer, make_machine, standby, _extending(limit, timeout_s))
         except TimeoutError as error:
             await writer.close(flush=False)
-            raise RequestTimeout(f"the journal {stream} was not restored within {timeout_s:g} s") from error
+            raise RequestTimeout(f"opening the journal {stream} made no progress for {timeout_s:g} s") from error
         except BaseException:
             await writer.close(flush=False)
             raise
         journal.machine = fold.machine
+        fold.on_failed = journal.note_failed
         journal._owner = Owner(fold, writer.epoch, limits=limits)
         journal._noted_ms = fold.now_ms
         return journal
@@ -313,6 +318,9 @@ class Journal(Generic[M]):
     def _apply(self, confirm_offset: int) -> None:
         try:
             applied = self._owner.confirmed(confirm_offset)
+        except UnsupportedVersion as error:
+            self._end(UnsupportedVersion(f"the journal {self.stream}: {error.message}"))
+            return
         except Exception as error:
             _log.exception("the journal %s cannot apply an entry", self.stream)
             self._end(InternalError(f"the journal {self.stream} cannot apply an entry: {error!r}"))
@@ -335,6 +343,10 @@ class Journal(Generic[M]):
         self._trim_offset = max(self._trim_offset, self._owner.take_trim())
         if self._trim_offset and self._trim_task is None:
             self._trim_task = self._spawn(self._trim())
+
+    def note_failed(self, offset: int, error: Exception) -> None:
+        """Called with the entry at which the machine failed: a defect, whose command has INTERNAL as its result."""
+        _log.error("the machine of the journal %s failed at entry %d", self.stream, offset, exc_info=error)
 
     def _end(self, error: RangelogError) -> None:
         """Nothing is proposed or applied any more."""
@@ -396,8 +408,18 @@ def _fail(future: asyncio.Future[T], error: RangelogError) -> None:
         future.exception()  # marked as retrieved: nobody may wait for it any more
 
 
+def _extending(limit: asyncio.Timeout, timeout_s: float) -> Callable[[], None]:
+    """Return what begins the time limit anew: a state of a GiB takes longer than any silence may."""
+    loop = asyncio.get_running_loop()
+    return lambda: limit.reschedule(loop.time() + timeout_s)
+
+
 async def _restored(
-    client: Client, writer: Writer, make_machine: Callable[[], M], recovery: JournalReplay[M] | None
+    client: Client,
+    writer: Writer,
+    make_machine: Callable[[], M],
+    recovery: JournalReplay[M] | None,
+    on_progress: Callable[[], None],
 ) -> Fold[M]:
     """Read the log up to the end that the opening of `writer` has settled."""
     end_offset = writer.next_offset
@@ -409,7 +431,7 @@ async def _restored(
             recovery = JournalReplay(make_machine(), stream.trim_offset)
         try:
             if recovery.next_offset < end_offset:
-                await feed(client, writer.stream, recovery, end_offset)
+                await _feed(client, writer.stream, recovery, end_offset, on_progress)
             if not recovery.is_known:
                 await _check_epoch(client, writer)
             return recovery.finish(end_offset)
@@ -425,9 +447,29 @@ async def _check_epoch(client: Client, writer: Writer) -> None:
         raise WriterFenced(f"epoch {stream.epoch} owns the journal {writer.stream}", epoch=stream.epoch)
 
 
-async def feed(client: Client, stream: str, recovery: JournalReplay[M], end_offset: int) -> None:
-    """Feed the records up to an end that is settled."""
+async def _feed(
+    client: Client, stream: str, recovery: JournalReplay[M], end_offset: int, on_progress: Callable[[], None]
+) -> None:
+    """Feed the records up to an end that is settled, in turns with the other work of the loop."""
     known = await client.metadata.describe_stream(stream)
-    async for chunk in client.internal.records(stream, known.stream_id, recovery.next_offset, end_offset):
-        for record in chunk:
-            recovery.feed(record.offset, record.value)
+    while recovery.next_offset < end_offset:  # once more where a snapshot has ended
+        chunks = client.internal.records(stream, known.stream_id, recovery.next_offset, end_offset)
+        await feed_chunks(recovery, chunks, on_progress)
+
+
+async def feed_chunks(
+    recovery: JournalReplay[M], chunks: AsyncIterator[Sequence[Record]], on_progress: Callable[[], None] = lambda: None
+) -> None:
+    """Feed the records of a reader, until it ends or the next one to be read is another one."""
+    turn_bytes = 0
+    async with aclosing(chunks) as reading:  # type: ignore[type-var]
+        async for chunk in reading:
+            on_progress()
+            for record in chunk:
+                recovery.feed(record.offset, record.value)
+                if recovery.next_offset <= record.offset:
+                    return
+                turn_bytes += len(record.value)
+                if turn_bytes >= TURN_BYTES:
+                    turn_bytes = 0
+                    await asyncio.sleep(0)

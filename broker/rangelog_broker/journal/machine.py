@@ -6,7 +6,7 @@ has no clock, draws no lots and does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 
@@ -21,14 +21,21 @@ class JournalMachine(Protocol):
         """Apply a command at a time in ms since the Unix epoch, which never goes back; return the result.
 
         Raises RangelogError to refuse the command: the state is unchanged, and the error is the result. Bounds on the state
-        are the machine's to keep, in this way. Any other exception ends the journal.
+        are the machine's to keep, in this way. UnsupportedVersion, for a command that this program does not know, ends the
+        journal; any other exception is a defect: the result is INTERNAL, and what was changed before it was raised stays.
         """
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the state in pieces of up to a MiB less 1 KiB. Later commands do not change what the iterator yields."""
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """Replace the state by that of a snapshot. Raises Corruption, UnsupportedVersion."""
+    def restore_begin(self) -> None:
+        """Forget the state: the pieces of a snapshot follow. What was restored before is of a snapshot that has no end."""
+
+    def restore_piece(self, piece: bytes) -> None:
+        """Take the next piece, in time by its size. Raises Corruption, UnsupportedVersion."""
+
+    def restore_end(self) -> None:
+        """Note that all pieces were taken: the state is that of the snapshot. Raises Corruption."""
 
 
 M = TypeVar("M", bound=JournalMachine)

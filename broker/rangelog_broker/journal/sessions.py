@@ -18,6 +18,7 @@ from typing import NamedTuple
 from rangelog_broker.journal.entry import PIECE_BYTES_MAX, Command
 from rangelog_core.errors import (
     Corruption,
+    InternalError,
     Overloaded,
     PreconditionFailed,
     RangelogError,
@@ -32,6 +33,8 @@ UNSETTLED_MAX = 1_024
 """Results kept for one session."""
 RESULT_BYTES_MAX = 64 * 1024
 """Of one command."""
+MESSAGE_CHARACTERS_MAX = 1_024
+"""Of a refusal that is over that bound."""
 RESULTS_BYTES_MAX = 64 * 1024 * 1024
 """Results kept for all sessions."""
 
@@ -62,6 +65,20 @@ class Result(NamedTuple):
 def refused(error: RangelogError) -> Result:
     """Return the result of a command that is refused."""
     return Result(error_code=error.code, error_message=error.message)
+
+
+def kept(result: Result) -> Result:
+    """Return what a session keeps of a result, the same at every owner: a message that is too long is cut.
+
+    A value that is too long is replaced by INTERNAL: the command was applied, and its proposer cannot learn with what result.
+    """
+    if result.size_bytes <= RESULT_BYTES_MAX:
+        return result
+    if result.error_code:
+        return result._replace(error_message=result.error_message[:MESSAGE_CHARACTERS_MAX] + "…")
+    return refused(
+        InternalError(f"applied; its result of {result.size_bytes} bytes is over the limit of {RESULT_BYTES_MAX}")
+    )
 
 
 class _Session:

@@ -13,7 +13,7 @@ from typing import Generic
 
 from rangelog import Client
 from rangelog.errors import Corruption, OffsetTrimmed, RangelogError, UnsupportedVersion
-from rangelog_broker.journal.journal import OPEN_TIMEOUT_S, Journal, wall_ms
+from rangelog_broker.journal.journal import OPEN_TIMEOUT_S, Journal, feed_chunks, wall_ms
 from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.owner import DEFAULT_LIMITS, OwnerLimits
 from rangelog_broker.journal.replay import JournalReplay
@@ -92,6 +92,5 @@ class Standby(Generic[M]):
             await asyncio.sleep(RETRY_S)
 
     async def _read(self, replay: JournalReplay[M]) -> None:
-        async for chunk in self._client.internal.records(self.stream, 0, replay.next_offset, None):
-            for record in chunk:
-                replay.feed(record.offset, record.value)
+        while True:  # once more where a snapshot has ended
+            await feed_chunks(replay, self._client.internal.records(self.stream, 0, replay.next_offset, None))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -109,27 +109,30 @@ class TablePartition:
         """See JournalMachine."""
         return _pieces(self.version, self._oldest_change, list(self._changes), list(self._rows.items()))
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """See JournalMachine. Raises Corruption."""
+    def restore_begin(self) -> None:
+        """See JournalMachine."""
         self.__init__(bytes_max=self._bytes_max)  # type: ignore[misc]
-        rows: dict[bytes, Row] = {}
+
+    def restore_piece(self, piece: bytes) -> None:
+        """See JournalMachine. Rows come in the order of their keys."""
         try:
-            for piece in pieces:
-                if piece[:1] == _HEAD:
-                    head = table_pb2.TableHead.FromString(piece[1:])
-                    self.version, self._oldest_change = head.version, head.oldest_change
-                    self._changes.extend((change.version, change.key) for change in head.changes)
-                    self._changes_bytes += sum(len(change.key) for change in head.changes)
-                elif piece[:1] == _ROWS:
-                    for row in table_pb2.TableRows.FromString(piece[1:]).rows:
-                        rows[row.key] = Row(row.value, row.version)
-                else:
-                    raise Corruption("a table's snapshot has a piece of an unknown kind")
+            if piece[:1] == _HEAD:
+                head = table_pb2.TableHead.FromString(piece[1:])
+                self.version, self._oldest_change = head.version, head.oldest_change
+                self._changes.extend((change.version, change.key) for change in head.changes)
+                self._changes_bytes += sum(len(change.key) for change in head.changes)
+            elif piece[:1] == _ROWS:
+                for row in table_pb2.TableRows.FromString(piece[1:]).rows:
+                    self._rows[row.key] = Row(row.value, row.version)
+                    self._bytes += _size(row.key, row.value)
+            else:
+                raise Corruption("a table's snapshot has a piece of an unknown kind")
         except DecodeError as error:
             raise Corruption("a table's snapshot does not decode") from error
-        self._rows = SortedDict(rows)
-        self._bytes = sum(_size(key, row.value) for key, row in rows.items())
-        self._removed = {key: version for version, key in self._changes if key not in rows}
+
+    def restore_end(self) -> None:
+        """See JournalMachine."""
+        self._removed = {key: version for version, key in self._changes if key not in self._rows}
 
     # ---- reads
 

@@ -15,7 +15,7 @@ What holds (the rules are those that the exhaustive model finds necessary):
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -27,6 +27,7 @@ from rangelog_core.errors import (
     PreconditionFailed,
     ProducerFenced,
     TransactionNotFound,
+    UnsupportedVersion,
 )
 from rangelog_core.ids import check_name
 from rangelog_core.limits import KIB
@@ -109,7 +110,7 @@ class TransactionCoordinator:
     def apply(self, command: bytes, now_ms: int) -> bytes:
         """Apply a TransactionCommand; return a TransactionResult.
 
-        Raises InvalidArgument, TransactionNotFound, ProducerFenced, PreconditionFailed, Overloaded.
+        Raises UnsupportedVersion, InvalidArgument, TransactionNotFound, ProducerFenced, PreconditionFailed, Overloaded.
         """
         try:
             message = transaction_pb2.TransactionCommand.FromString(command)
@@ -117,7 +118,7 @@ class TransactionCoordinator:
             raise InvalidArgument("a command of a transaction does not decode") from error
         action = message.WhichOneof("action")
         if action is None:
-            raise InvalidArgument("a command of a transaction without an action")
+            raise UnsupportedVersion("a command of a transaction with an unknown action: upgrade this broker")
         self._forget(now_ms)
         if action == "init":
             return self._init(message.init, now_ms)
@@ -145,22 +146,27 @@ class TransactionCoordinator:
         rows = [_packed(name, of) for name, of in self._ids.items()]
         return _pieces(transaction_pb2.TransactionsHead(next_producer_id=self._next_producer_id), rows)
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """See JournalMachine. Raises Corruption."""
+    def restore_begin(self) -> None:
+        """See JournalMachine."""
         self._ids = OrderedDict()
-        for piece in pieces:
-            try:
-                if piece[:1] == _HEAD:
-                    head = transaction_pb2.TransactionsHead.FromString(piece[1:])
-                    self._next_producer_id = head.next_producer_id
-                elif piece[:1] == _IDS:
-                    for size, at in _framed(piece):
-                        state = transaction_pb2.TransactionalIdState.FromString(piece[at : at + size])
-                        self._ids[state.transactional_id] = _unpacked(state)
-                else:
-                    raise Corruption("a snapshot of transactions has a piece of an unknown kind")
-            except DecodeError as error:
-                raise Corruption("a snapshot of transactions does not decode") from error
+
+    def restore_piece(self, piece: bytes) -> None:
+        """See JournalMachine."""
+        try:
+            if piece[:1] == _HEAD:
+                head = transaction_pb2.TransactionsHead.FromString(piece[1:])
+                self._next_producer_id = head.next_producer_id
+            elif piece[:1] == _IDS:
+                for size, at in _framed(piece):
+                    state = transaction_pb2.TransactionalIdState.FromString(piece[at : at + size])
+                    self._ids[state.transactional_id] = _unpacked(state)
+            else:
+                raise Corruption("a snapshot of transactions has a piece of an unknown kind")
+        except DecodeError as error:
+            raise Corruption("a snapshot of transactions does not decode") from error
+
+    def restore_end(self) -> None:
+        """See JournalMachine."""
 
     # ---- reads
 

@@ -19,6 +19,7 @@ from rangelog_broker.transactions.coordinator import WAITING, TransactionCoordin
 from rangelog_broker.transactions.merging import MergeOrders, MergingShards, merge_all_here, merge_here
 from rangelog_broker.transactions.shard_rows import KnownRows
 from rangelog_broker.transactions.transaction_owner import TransactionOwner
+from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import transaction_pb2
@@ -62,7 +63,10 @@ class TransactionsService(TransactionsServicer):
         return self._owners.of(number)
 
     def _owner(self, name: transaction_pb2.TransactionName) -> TransactionOwner:
-        return self.owner_of(journal_of(name.transactional_id)[1])
+        return self._owner_of_id(name.transactional_id)
+
+    def _owner_of_id(self, transactional_id: str) -> TransactionOwner:
+        return self.owner_of(journal_of(check_name("transactional id", transactional_id))[1])
 
     async def OpenTransactionSession(
         self, request: pb.OpenTransactionSessionRequest, context: Any
@@ -73,7 +77,7 @@ class TransactionsService(TransactionsServicer):
 
     async def InitTransactions(self, request: pb.InitTransactionsRequest, context: Any) -> pb.InitTransactionsResponse:
         """Begin a new epoch of a transactional id."""
-        owner = self.owner_of(journal_of(request.transactional_id)[1])
+        owner = self._owner_of_id(request.transactional_id)
         init = transaction_pb2.TransactionInit(transactional_id=request.transactional_id, timeout_ms=request.timeout_ms)
         command = transaction_pb2.TransactionCommand(init=init).SerializeToString()
         data = await _moved(owner.journal.propose(request.session, request.sequence, command))

@@ -6,13 +6,13 @@ is promised to readers is described in topic_times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from google.protobuf.message import DecodeError
 
 from rangelog_broker.watermarks.snapshots import restore_piece, topic_pieces
 from rangelog_broker.watermarks.topic_times import TopicTimes
-from rangelog_core.errors import Corruption, InvalidArgument, Overloaded, TopicNotFound
+from rangelog_core.errors import Corruption, InvalidArgument, Overloaded, TopicNotFound, UnsupportedVersion
 from rangelog_proto.v1 import watermark_pb2
 
 ROWS_MAX = 1_000_000
@@ -48,8 +48,10 @@ class WatermarkCoordinator:
         except DecodeError as error:
             raise InvalidArgument("a command of watermarks does not decode") from error
         topic_id, action = message.topic_id, message.WhichOneof("action")
-        if action is None or not topic_id:
-            raise InvalidArgument("a command of watermarks without an action or a topic")
+        if action is None:
+            raise UnsupportedVersion("a command of watermarks with an unknown action: upgrade this broker")
+        if not topic_id:
+            raise InvalidArgument("a command of watermarks without a topic")
         topic = self.topics.get(topic_id)
         if action == "forget":
             if topic is not None:
@@ -84,15 +86,20 @@ class WatermarkCoordinator:
         """See JournalMachine."""
         return topic_pieces(self.topics)
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """See JournalMachine. Raises Corruption."""
+    def restore_begin(self) -> None:
+        """See JournalMachine."""
         self.topics = {}
-        for piece in pieces:
-            try:
-                state = watermark_pb2.WatermarkTopicState.FromString(piece)
-            except DecodeError as error:
-                raise Corruption("a snapshot of watermarks does not decode") from error
-            restore_piece(self.topics.setdefault(state.topic_id, TopicTimes()), state)
+
+    def restore_piece(self, piece: bytes) -> None:
+        """See JournalMachine."""
+        try:
+            state = watermark_pb2.WatermarkTopicState.FromString(piece)
+        except DecodeError as error:
+            raise Corruption("a snapshot of watermarks does not decode") from error
+        restore_piece(self.topics.setdefault(state.topic_id, TopicTimes()), state)
+
+    def restore_end(self) -> None:
+        """See JournalMachine."""
         self._rows = sum(topic.rows for topic in self.topics.values())
 
     # ---- reads

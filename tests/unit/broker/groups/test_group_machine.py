@@ -10,6 +10,7 @@ from rangelog_broker.journal.entry import PIECE_BYTES_MAX
 from rangelog_broker.journal.sessions import RESULT_BYTES_MAX
 from rangelog_core.errors import GroupNotFound, InvalidArgument, MemberNotFound, PreconditionFailed
 from rangelog_proto.v1 import group_pb2 as pb
+from tests.support.journal_machines import restored
 
 GROUP, TOPIC = "g", 1
 
@@ -163,7 +164,7 @@ def test_the_largest_state_fits_into_pieces() -> None:
     pieces = list(one.machine.snapshot())
     assert max(map(len, pieces)) < PIECE_BYTES_MAX
     copy = GroupCoordinator()
-    copy.restore(pieces)
+    restored(copy, pieces)
     assert copy.groups == one.machine.groups
     assert copy.size_bytes == one.machine.size_bytes > 1_000_000
     one.apply(leave=pb.GroupLeave(member="a"))

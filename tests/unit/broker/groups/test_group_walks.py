@@ -16,6 +16,7 @@ from rangelog_broker.groups.group import ShardKey
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_core.errors import MemberNotFound, PreconditionFailed, RangelogError
 from rangelog_proto.v1 import group_pb2
+from tests.support.journal_machines import restored
 
 GROUP, TOPIC = "g", 1
 SESSION_MS = 1_000
@@ -75,7 +76,7 @@ class Walk:
         command = group_pb2.GroupCommand(group=GROUP, **action)  # type: ignore[arg-type]
         if self.draw.random() < 0.05:
             copy = GroupCoordinator()
-            copy.restore(self.machine.snapshot())
+            restored(copy, self.machine.snapshot())
             assert list(copy.snapshot()) == list(self.machine.snapshot())
             self.machine = copy
         before = {key: shard.member for key, shard in self._group().items()}

@@ -332,3 +332,35 @@ async def test_bad_input(caller: Caller) -> None:
     caller.session = 77
     with pytest.raises(SessionExpired):
         await caller.join("a")
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "_internal", "\x01" * 70_000, "x" * 300])
+async def test_a_name_against_the_rules_is_not_proposed(caller: Caller, bad: str) -> None:
+    """Of a group or a member, in any call: refused before the journal has an entry that would quote it."""
+    service, proposal = caller.broker.service, caller.proposal()
+    await caller.join("a")
+    journal = caller.owner.journal
+    before = journal.applied_offset
+    for call in (
+        service.JoinGroup(
+            pb.JoinGroupRequest(proposal=proposal, group=GROUP, join=group_pb2.GroupJoin(member=bad)), None
+        ),
+        service.HeartbeatGroup(pb.HeartbeatGroupRequest(group=GROUP, member=bad), None),
+        service.HeartbeatGroup(pb.HeartbeatGroupRequest(group=bad, member="a"), None),
+        service.LeaveGroup(pb.LeaveGroupRequest(proposal=proposal, group=GROUP, member=bad), None),
+        service.LeaveGroup(pb.LeaveGroupRequest(proposal=proposal, group=bad, member="a"), None),
+        service.CommitPositions(
+            pb.CommitPositionsRequest(proposal=proposal, group=GROUP, commit=group_pb2.GroupCommit(member=bad)), None
+        ),
+        service.StagePositions(
+            pb.StagePositionsRequest(
+                proposal=proposal, group=GROUP, stage=group_pb2.GroupStage(commit=group_pb2.GroupCommit(member=bad))
+            ),
+            None,
+        ),
+        service.DescribeGroup(pb.DescribeGroupRequest(group=bad), None),
+        service.DeleteGroup(pb.DeleteGroupRequest(proposal=proposal, group=bad), None),
+    ):
+        with pytest.raises(InvalidArgument):
+            await call
+    assert journal.applied_offset == before and journal.closed is None

@@ -9,6 +9,7 @@ from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.staged_positions import TRANSACTIONS_MAX
 from rangelog_core.errors import MemberNotFound, Overloaded, PreconditionFailed
 from rangelog_proto.v1 import group_pb2 as pb
+from tests.support.journal_machines import restored
 from tests.unit.broker.groups.test_group_machine import GROUP, TOPIC, Machine, joined, position
 
 
@@ -62,7 +63,7 @@ def test_a_shard_is_handed_to_nobody_while_a_position_is_staged(committed: bool)
     one.apply(leave=pb.GroupLeave(member=holder))
     assert not one.machine.views(GROUP)[other].assigned
     copy = GroupCoordinator()
-    copy.restore(one.machine.snapshot())
+    restored(copy, one.machine.snapshot())
     assert copy.groups == one.machine.groups
     one.machine = copy
     settle(one, committed=committed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -14,15 +16,20 @@ from rangelog.errors import (
     InvalidArgument,
     PreconditionFailed,
     RangelogError,
+    RequestTimeout,
     SessionExpired,
     StreamNotFound,
+    UnsupportedVersion,
     WriterClosed,
     WriterFenced,
 )
 from rangelog.testing import FakeCluster
+from rangelog_broker.journal import journal as journal_module
 from rangelog_broker.journal.entry import COMMAND_BYTES_MAX
 from rangelog_broker.journal.journal import Journal, _restored
 from rangelog_broker.journal.owner import OwnerLimits
+from rangelog_broker.journal.replay import JournalReplay
+from rangelog_broker.journal.sessions import MESSAGE_CHARACTERS_MAX
 from tests.support.journal_machines import Chain, link
 
 pytestmark = pytest.mark.virtual
@@ -162,7 +169,7 @@ async def test_who_was_deposed_while_it_read_is_told_so(client: Client) -> None:
         await later.propose_own(b"%d|" % number + bytes(1000))
     assert (await client.describe_stream(NAME)).trim_offset > slow.next_offset
     with pytest.raises(WriterFenced):
-        await _restored(client, slow, Chain, None)
+        await _restored(client, slow, Chain, None, lambda: None)
     await slow.close(flush=False)
     await later.close()
 
@@ -194,21 +201,81 @@ async def test_after_close_nothing_is_taken(client: Client) -> None:
     assert len(ended) == 1
 
 
-class Broken(Chain):
-    """Fails as no machine may."""
-
-    def apply(self, command: bytes, now_ms: int) -> bytes:
-        raise KeyError(command)
-
-
-async def test_a_defect_of_the_machine_ends_the_journal(client: Client) -> None:
-    """It answers nothing from a state that nobody knows."""
-    journal = await Journal.open(client, NAME, Broken)
-    with pytest.raises(InternalError, match="cannot apply"):
-        await journal.propose_own(b"a")
-    with pytest.raises(InternalError):
-        journal.read_stale(lambda machine: machine.count)
+@pytest.mark.parametrize(("bad", "error"), [(b"fail", InternalError), (b"quote", PreconditionFailed)])
+async def test_an_acked_entry_that_the_machine_cannot_take_ends_nothing(
+    client: Client, bad: bytes, error: type[RangelogError], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect, or a message over the bound of a result: the proposer gets an error, here and at every later owner."""
+    journal = await opened(client, limits=OwnerLimits(snapshot_entries=10))
+    session = await journal.open_session()
+    for sequence in range(2):
+        with pytest.raises(error) as refused:
+            await journal.propose(session, sequence, bad)
+        assert len(refused.value.message) <= MESSAGE_CHARACTERS_MAX + 1
+    with pytest.raises(error):
+        await journal.propose_own(bad)
+    assert link(await journal.propose(session, 2, b"a")).count == 1
+    assert ("failed at entry" in caplog.text) == (bad == b"fail")
+    for _ in range(3):
+        before = await state_of(journal)
+        await journal.close()
+        journal = await opened(client, limits=OwnerLimits(snapshot_entries=10))
+        assert await state_of(journal) == before
+        with pytest.raises(error):
+            await journal.propose(session, 1, b"again")
+        for _ in range(12):
+            await journal.propose_own(b"b")
     await journal.close()
+
+
+async def test_an_entry_of_a_later_version_closes_the_journal(client: Client) -> None:
+    """Who skipped it, or took it for refused, would have another state than the program that knows it: that one goes on."""
+
+    class Later(Chain):
+        def apply(self, command: bytes, now_ms: int) -> bytes:
+            return super().apply(command.removeprefix(b"later "), now_ms)
+
+    journal = await Journal.open(client, NAME, Later)
+    await journal.propose_own(b"later a")
+    await journal.close()
+    for _ in range(2):
+        with pytest.raises(UnsupportedVersion):
+            await opened(client)
+    again = await Journal.open(client, NAME, Later)
+    assert again.machine.commands == [b"a"]
+    await again.close()
+
+
+async def test_what_is_replayed_lets_others_have_their_turn(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between any two parts of a snapshot, and of the entries behind it, the loop runs what else is due."""
+    monkeypatch.setattr(journal_module, "TURN_BYTES", 4_096)
+    limits = OwnerLimits(snapshot_entries=1_000, snapshot_bytes_min=1 << 30)
+    journal = await opened(client, limits=limits)
+    for number in range(1_400):
+        await journal.propose_own(b"%d|" % number + bytes(100))
+    await journal.close()
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    held: list[int] = []
+    feed = JournalReplay.feed
+
+    def noting(replay: JournalReplay[Chain], offset: int, value: bytes) -> None:
+        held.append(turns)
+        feed(replay, offset, value)
+
+    monkeypatch.setattr(JournalReplay, "feed", noting)
+    other = asyncio.create_task(count())
+    again = await opened(client)
+    other.cancel()
+    longest = max(Counter(held).values())
+    assert longest <= 4_096 // 100, f"{longest} entries in one turn"
+    await again.close()
 
 
 async def test_an_ack_that_arrives_as_the_writer_stops_is_taken(
@@ -284,3 +351,27 @@ async def test_time_goes_on_behind_a_clock_that_was_ahead(client: Client) -> Non
         assert second.machine.now_ms == expected_ms
     await first.close()
     await second.close()
+
+
+async def test_an_opening_may_take_long_while_it_goes_on(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for a silence: a full partition takes longer to read than a range server may take to answer."""
+    journal = await opened(client)
+    for _ in range(20):
+        await journal.propose_own(b"a")
+    await journal.close()
+    slow_s = 4.0
+    records = type(client.internal).records
+
+    async def slowly(self: Any, *arguments: Any) -> AsyncIterator[Any]:
+        async for chunk in records(self, *arguments):
+            for record in chunk:
+                await asyncio.sleep(slow_s)
+                yield [record]
+
+    monkeypatch.setattr(type(client.internal), "records", slowly)
+    journal = await opened(client, timeout_s=5)
+    assert journal.machine.count == 20
+    await journal.close()
+    slow_s = 6.0
+    with pytest.raises(RequestTimeout, match="no progress for 5 s"):
+        await opened(client, timeout_s=5)

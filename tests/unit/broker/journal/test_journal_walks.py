@@ -35,8 +35,8 @@ class Stream:
     def recover(self, *, whole: bool = False) -> Fold:
         start = 0 if whole else self.start
         recovery = JournalReplay(Chain(), start)
-        for offset in range(start, len(self.ever)):
-            recovery.feed(offset, self.ever[offset])
+        while recovery.next_offset < len(self.ever):
+            recovery.feed(recovery.next_offset, self.ever[recovery.next_offset])
         return recovery.finish(len(self.ever))
 
 
@@ -99,7 +99,8 @@ class Walk:
         session = self.draw.choice(self.sessions)
         sequence = self.next_sequence[session]
         self.next_sequence[session] += 1
-        word = b"refuse" if self.draw.random() < 0.1 else b"%d/%d" % (session, sequence)
+        bad = self.draw.choices((b"", b"refuse", b"fail", b"quote"), (85, 10, 4, 1))[0]
+        word = bad or b"%d/%d" % (session, sequence)
         command = Command(self.clock(), session, sequence, min(self.settled[session], sequence), word)
         self.doubtful.append(command)
         self.say(command)

@@ -18,6 +18,7 @@ from rangelog_broker.tables.machine import (
 from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, PreconditionFailed, StorageFull
 from rangelog_core.limits import TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX, TABLE_WRITES_MAX
 from rangelog_proto.v1 import table_pb2
+from tests.support.journal_machines import restored
 
 KEYS = st.sampled_from([b"a", b"ab", b"b", b"\xff", b"\xff\xff"])
 
@@ -45,7 +46,7 @@ def apply(table: TablePartition, *writes: table_pb2.TableWrite) -> table_pb2.Tab
 
 def copied(table: TablePartition) -> TablePartition:
     copy = TablePartition()
-    copy.restore(table.snapshot())
+    restored(copy, table.snapshot())
     return copy
 
 
@@ -163,7 +164,7 @@ def test_what_does_not_decode_is_refused() -> None:
         table.apply(b"\xff\xff", 0)
     for piece in (b"", b"X", b"H\xff\xff", b"R\xff\xff"):
         with pytest.raises(Corruption):
-            table.restore([piece])
+            restored(table, [piece])
 
 
 def test_a_full_partition_takes_removals() -> None:
@@ -235,6 +236,6 @@ def test_a_snapshot_stays_as_it_was_taken() -> None:
     frozen = list(pieces)
     assert all(len(piece) < PIECE_BYTES_MAX for piece in frozen)
     copy = TablePartition()
-    copy.restore(frozen)
+    restored(copy, frozen)
     assert copy.version == 12
     assert copy.size_bytes == 12 * (TABLE_VALUE_BYTES_MAX + 2 + 64)

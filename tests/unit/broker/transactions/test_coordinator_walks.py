@@ -39,6 +39,7 @@ from rangelog_proto.v1.transaction_pb2 import (
     TransactionName,
     TransactionResult,
 )
+from tests.support.journal_machines import restored
 
 Key = tuple[str, int, int]
 
@@ -86,7 +87,7 @@ class Walk:
     def do(self, **action: object) -> TransactionResult | None:
         if self.draw.random() < 0.05:
             copy = TransactionCoordinator()
-            copy.restore(self.machine.snapshot())
+            restored(copy, self.machine.snapshot())
             assert list(copy.snapshot()) == list(self.machine.snapshot())
             self.machine = copy
         try:

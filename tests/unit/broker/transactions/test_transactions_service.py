@@ -178,11 +178,19 @@ async def test_a_time_out_out_of_range(caller: Caller, timeout_ms: int) -> None:
     await caller.commit()
 
 
-@pytest.mark.parametrize("name", ["", "a b", "_internal", "x" * 300])
+@pytest.mark.parametrize("name", ["", "a b", "_internal", "x" * 300, "\x01" * 70_000])
 async def test_a_name_against_the_rules(caller: Caller, name: str) -> None:
     """Of a transactional id."""
+    journals = list(caller.cluster._journals.values())
+    before = [each.applied_offset for each in journals]
+    request = pb.InitTransactionsRequest(session=0, transactional_id=name, timeout_ms=1_000)
     with pytest.raises(InvalidArgument):
-        await caller.init(name=name)
+        await caller.service.InitTransactions(request, None)
+    caller.name.transactional_id = name
+    for call in (caller.begin, caller.commit, caller.abort, caller.state):
+        with pytest.raises(InvalidArgument):
+            await call()
+    assert [each.applied_offset for each in journals] == before, "nothing was proposed"
 
 
 async def test_journals_and_pages_out_of_range(caller: Caller) -> None:

@@ -16,6 +16,7 @@ from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_broker.watermarks.topic_times import KeptWatermark
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import watermark_pb2 as pb
+from tests.support.journal_machines import restored
 
 TOPIC = 3
 KEYS = 16
@@ -247,7 +248,7 @@ class WatermarkWalk(RuleBasedStateMachine):
         """Another owner takes over."""
         pieces = list(self.machine.snapshot())
         self.machine = WatermarkCoordinator()
-        self.machine.restore(pieces)
+        restored(self.machine, pieces)
         assert list(self.machine.snapshot()) == pieces
 
     def apply(self, command: pb.WatermarkCommand) -> None:
