@@ -1,7 +1,7 @@
 """Keeps the garbage collector from walking a large state again and again.
 
-What holds: a collector that is off stays off. Objects that exist when `spare_long_lived` is called are never visited by the collector; reference counts free them
-as before. A server's state has no cycles, so no memory leaks.
+What holds: a collector that is off stays off. Objects that exist when `spare_long_lived` is called are never visited by the
+collector; reference counts free them as before. A server's state has no cycles, so no memory leaks.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from tests.crash_points.crash_tally import Tally
 from tests.support.figures import publish
 
 
+@pytest.mark.timeout(300)
 def test_nothing_promised_is_lost_at_any_crash_point(capsys: pytest.CaptureFixture[str]) -> None:
     """At every write, flush, rename, removal and flush of a directory: what was acked, fenced, voted is there after it."""
     runs: dict[str, Tally] = {name: run() for name, run in short_form()}
