@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # whichever test is the first parses all files
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("proto", "core", "server_common", "client", "pd", "range_server", "cli", "broker", "tools")
 FILE_LINES_MAX = 500
