@@ -337,6 +337,9 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit(_PD_SHARDS, "    if not holds:\n", "    if False:\n"),
         Edit(f"{_SHARDS}.scaling", "            if last.state != common_pb2.RANGE_STATE_SEALED:\n                return None\n",
              "")), 17, 48),
+    _rare("producer-cancelled-is-told", "the refusal of a record whose future was cancelled is told to nobody",
+          "rangelog._produce.waiters", "            if future is not None and not future.cancelled():\n",
+          "            if future is not None:\n", "tests/unit/client/produce/test_waiters.py"),
     _topic("scale-forgets-doubt", "a producer sends to the successors what the parent may hold", _PRODUCE,
            "                if lane.unresolved:\n                    self._doubtful.add(shard_id)\n",
            "                waiting += [each for batch in lane.unresolved.values() for each in batch]\n"

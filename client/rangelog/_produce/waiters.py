@@ -1,7 +1,7 @@
 """Who waits for a producer's records: a future for a record, and flushes for all records up to one.
 
 What holds: each future resolves with the ack of its own record, or fails with that record's error. The error of a record
-without a future is kept for the next flush.
+without a future, or with one that was cancelled (as `asyncio.wait_for` does), is kept for the next flush.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Waiters:
         certain = error.with_outcome(unknown=False)
         for order in orders:
             future = self._futures.pop(order, None)
-            if future is not None:
+            if future is not None and not future.cancelled():
                 tell(future, certain)
             else:
                 self._untold = self._untold or certain
@@ -83,7 +83,7 @@ class Waiters:
     ) -> RangelogError | None:
         """None of these records, all that are left, is acked any more; the `certain` ones are in no log.
 
-        Returns the error of records without a future.
+        Returns the error of records without a future that can tell it.
         """
         unknown, known = of_sent.with_outcome(unknown=True), of_waiting.with_outcome(unknown=False)
         futures, self._futures = self._futures, {}
@@ -93,7 +93,7 @@ class Waiters:
         flushes, self._flushes = self._flushes, []
         for flush in flushes:
             tell(flush.future, of_all)
-        return of_all if any(order not in futures for order in orders) else None
+        return of_all if any(order not in futures or futures[order].cancelled() for order in orders) else None
 
     def take_untold(self) -> RangelogError | None:
         """Return the error of refused records without a future; once."""
