@@ -9,6 +9,7 @@ from unittest import mock
 
 import rangelog_broker.runtime
 from rangelog_broker.groups import consumed_reports
+from rangelog_broker.journal.journal import Journal
 from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.errors import RangelogError
@@ -113,9 +114,14 @@ def virtual_brokers(network: Network) -> Iterator[None]:
     """Production code gets its sockets from here."""
     runtime: Any = rangelog_broker.runtime
     services = type("_Services", (_Services,), {"network": network})
+
+    def note_failed(journal: Journal[Any], offset: int, error: Exception) -> None:
+        network.loop.problems.append(f"the machine of {journal.stream} failed at entry {offset}: {error!r}")
+
     with (
         mock.patch.object(runtime, "bind", lambda listen: _Socket(here().name)),
         mock.patch.object(runtime, "GrpcServer", services),
         mock.patch.object(consumed_reports, "INTERVAL_S", 0.3),
+        mock.patch.object(Journal, "note_failed", note_failed),
     ):
         yield
