@@ -41,17 +41,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Of CI: it runs some of the scenes beside the gate's processes."""
-    parser.addoption(
-        "--scenes", default="", help="files whose tests of `make long` have the marker `scene`, but for those alone"
-    )
+    parser.addoption("--scenes", default="", help="files, or tests, of `make long` that have the marker `scene`")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the scenes, before they are chosen by markers."""
-    files = config.getoption("--scenes").split()
+    scenes = set(config.getoption("--scenes").split())
     for item in items:
-        if item.nodeid.partition("::")[0] in files and item.get_closest_marker("long"):
+        names = {item.nodeid.partition("[")[0], item.nodeid.partition("::")[0]}
+        if names & scenes and item.get_closest_marker("long"):
             item.add_marker(pytest.mark.scene)
 
 

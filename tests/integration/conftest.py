@@ -29,7 +29,7 @@ LONGEST = (
     "test_local.py", "test_planted_faults.py", "test_cursors.py", "test_page_browser.py", "test_upgrade_from_previous.py",
     "test_packages.py", "test_image_stages.py",
 )  # fmt: skip
-"""Files that begin first, the longest one at the head, so that two workers end together. Before them: those of Spark."""
+"""Files that begin first, the longest one at the head, so that two workers end together; before them: Spark"""
 
 ClusterFactory = Callable[..., Cluster]
 
@@ -111,12 +111,14 @@ def running(directory: Path, *, env: dict[str, str] | None = None, **options: ob
 class Local:
     """A `rangelog local` process of its own, as a user would start it, and what it prints."""
 
-    def __init__(self, data_dir: Path, output: Path, *options: str) -> None:
+    def __init__(self, data_dir: Path, output: Path, *options: str, from_scratch: bool = False) -> None:
         self.data_dir = data_dir
         self.output = output
         arguments = ["-m", "rangelog_cli", "local", "--data-dir", str(data_dir), *options]
         self.config_home = output.parent / "config"
         env = {"XDG_CONFIG_HOME": str(self.config_home)}  # the user's own pdctl context stays as it is
+        if from_scratch:
+            env["PYTHONHASHSEED"] = "0"  # no fork has it
         self.process = Process("local", arguments, log_path=output, env=env)
         self._shown = output.stat().st_size if output.exists() else 0
         self.process.start()
@@ -174,11 +176,15 @@ LocalFactory = Callable[..., Local]
 
 @pytest.fixture
 def start_local(tmp_path: Path) -> Iterator[LocalFactory]:
-    """Starts `rangelog local` on free ports in one directory; `start_local("--range-servers", "4")`."""
+    """Starts `rangelog local` on free ports in one directory; `start_local("--range-servers", "4")`.
+
+    `from_scratch`: as a user's shell does, by no fork.
+    """
     started: list[Local] = []
 
-    def start(*options: str, port: str = "0") -> Local:
-        local = Local(tmp_path / "data", tmp_path / "local.out", "--port", port, *options)
+    def start(*options: str, port: str = "0", from_scratch: bool = False) -> Local:
+        options = ("--port", port, *options)
+        local = Local(tmp_path / "data", tmp_path / "local.out", *options, from_scratch=from_scratch)
         started.append(local)
         return local
 

@@ -25,7 +25,7 @@ FEW = ("--pds", "1", "--range-servers", "2", "--brokers", "0")
 
 async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None:
     """Ctrl-C ends everything with exit code 0; the next start has every record, more servers, fewer brokers; pdctl finds it."""
-    local = start_local()
+    local = start_local(from_scratch=True)
     local.wait_for(UP)
     context = json.loads((local.config_home / "rangelog" / "context.json").read_text())
     assert ",".join(context["pd"]) == local.connect_string

@@ -3,31 +3,36 @@
 What holds:
 - A forked member is what `python -m rangelog_cli pd|range-server|broker` is: a session and process group of its own, its log,
   its standard input, its environment, its lifeline, its exit code. `Popen`'s methods that the supervisor uses are there.
-- A forked pdctl is what `python -m pdctl` is whose input and output are files: `run_pdctl` is as `subprocess.run`.
+- A forked pdctl is what `python -m pdctl` is: `run_pdctl` is as `subprocess.run`, and a shell finds one by `pdctl_on_path`.
+- So is `rangelog local`, whose members are forked as well.
 - Whatever else is started (another command, a prefix such as nsenter, a setting of the interpreter or of gRPC) has a process
-  from scratch. `tests/integration/test_local*.py` start members by `rangelog local`, as users do.
+  from scratch: one test of `tests/integration/test_local.py` starts `rangelog local` as users do.
 - The process that forks has one thread and has made no connection; it ends when the session does (`stop`).
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import multiprocessing.forkserver
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import wait
 from multiprocessing.reduction import DupFd
+from pathlib import Path
 from typing import IO, Any
 
+from rangelog_cli.local import process as supervising
 from rangelog_cli.local.lifeline import LIFELINE_ENV
 
-ROLES = ("pd", "range-server", "broker")
+ROLES = ("pd", "range-server", "broker", "local")
 LOADED = ["tests.support.forked_modules"]
 AT_START = ("PYTHON", "GRPC_", "LD_", "MALLOC_", "RANGELOG_PURE", "RANGELOG_DEBUG")
 """Variables that count while an interpreter or its modules begin: a fork comes too late for them."""
@@ -58,6 +63,14 @@ def _member(arguments: list[str], env: dict[str, str], stdin: Any, log: Any, lif
     from rangelog_cli.entry import main
 
     sys.exit(main())
+
+
+def _local(arguments: list[str], env: dict[str, str], stdin: Any, log: Any, lifeline: Any, address: str) -> None:
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # it has children
+    server = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]
+    server._forkserver_address, server.ensure_running = address, lambda: None  # the one that has forked this process
+    supervising.spawn = spawn
+    _member(arguments, env, stdin, log, lifeline)
 
 
 def _pdctl(arguments: list[str], env: dict[str, str], directory: str, fds: list[Any]) -> None:
@@ -103,7 +116,10 @@ class ForkedMember(Forked):
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: IO[bytes], lifeline: int) -> None:
         read_end, write_end = os.pipe()
         self.stdin = os.fdopen(write_end, "wb", buffering=0)
-        super().__init__(_member, arguments, dict(env), _Fd(read_end), _Fd(log.fileno()), _Fd(lifeline))
+        server = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]
+        server.ensure_running()
+        begins, more = (_local, (server._forkserver_address,)) if arguments[0] == "local" else (_member, ())
+        super().__init__(begins, arguments, dict(env), _Fd(read_end), _Fd(log.fileno()), _Fd(lifeline), *more)
         os.close(read_end)
 
 
@@ -133,6 +149,49 @@ def run_pdctl(
         for each in files:  # the process moved the positions, which are its and ours
             each.seek(0)
         return subprocess.CompletedProcess(["pdctl", *arguments], code, files[1].read(), files[2].read())
+
+
+_ON_PATH = """#!{python} -IS
+import json, os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.connect({address!r})
+asked = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode() + b"\\n"
+door.sendall(asked[socket.send_fds(door, [asked], [0, 1, 2]):])
+sys.exit(int(door.recv(8)))
+"""
+
+
+@contextmanager
+def pdctl_on_path() -> Iterator[str]:
+    """Yield a directory for the PATH of a shell, until the block ends: `pdctl` in it begins by a fork, with the shell's streams."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{folder}/door")
+        door.listen()
+        program = Path(folder) / "pdctl"
+        program.write_text(_ON_PATH.format(python=sys.executable, address=f"{folder}/door"))
+        program.chmod(0o700)
+        threading.Thread(target=_serve, args=(door,), daemon=True).start()
+        yield folder
+        door.shutdown(socket.SHUT_RDWR)
+
+
+def _serve(door: socket.socket) -> None:
+    with suppress(OSError):  # the door is shut
+        while True:
+            threading.Thread(target=_answer, args=(door.accept()[0],), daemon=True).start()
+
+
+def _answer(caller: socket.socket) -> None:
+    with caller:
+        asked, fds, *_ = socket.recv_fds(caller, 1 << 16, 3)
+        while not asked.endswith(b"\n"):
+            asked += caller.recv(1 << 16)
+        arguments, env, directory = json.loads(asked)
+        process = Forked(_pdctl, arguments, env, directory, [_Fd(each) for each in fds])
+        for each in fds:
+            os.close(each)
+        with suppress(BrokenPipeError):
+            caller.sendall(b"%d" % (process.wait() % 256))
 
 
 class _Fd:

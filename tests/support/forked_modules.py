@@ -15,6 +15,7 @@ for name in (
     "pdctl.views",
     "rangelog_cli.main",
     "rangelog_cli.servers",
+    "rangelog_cli.local.command",
     "rangelog_pd.main",
     "rangelog_pd.runtime",
     "rangelog_server.main",

@@ -15,7 +15,6 @@ import inspect
 import io
 import os
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.forked import run_pdctl
+from tests.support.forked import pdctl_on_path
 
 ADDRESS = "127.0.0.1:7100"
 """The placement driver in the examples: that of `rangelog local`."""
@@ -33,8 +32,6 @@ ASKED_UNTIL_HEALTHY = ("pdctl cluster status", "pdctl doctor cluster", "pdctl se
 """Their exit code tells of health, which comes back a moment after a drain, a change of the leader or a server's pause."""
 TESTED = "<!-- tested -->\n"
 """Stands above a console block that runs as it is."""
-_OF_THE_SHELL = frozenset("|&;<>()$`\\*?[]~{}!\n")
-"""Characters of lines that need one."""
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->\n$")
 """Stands above a block that cannot run here, with the reason."""
 _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -108,18 +105,23 @@ class PageRunner:
     async def run(self) -> int:
         """Run all; return how many examples the page has. A client that the page leaves open is closed."""
         examples = page_examples(self._page.read_text())
-        try:
-            for example in examples:
-                with contextlib.chdir(self._directory):
-                    run = self._python if example.language == "python" else self._console
-                    printed = await run(example)
-                if example.prints is not None:
-                    shown = prints_as_shown(printed, example.prints)
-                    assert shown, f"{self._page.name}, line {example.line} prints {printed}"
-        finally:
-            if "client" in self.names:
-                await self.names["client"].close()
+        with pdctl_on_path() as folder:
+            self._environment["PATH"] = f"{folder}:{self._environment['PATH']}"
+            try:
+                for example in examples:
+                    await self._run(example)
+            finally:
+                if "client" in self.names:
+                    await self.names["client"].close()
         return len(examples)
+
+    async def _run(self, example: Example) -> None:
+        with contextlib.chdir(self._directory):
+            run = self._python if example.language == "python" else self._console
+            printed = await run(example)
+        if example.prints is not None:
+            shown = prints_as_shown(printed, example.prints)
+            assert shown, f"{self._page.name}, line {example.line} prints {printed}"
 
     async def _python(self, example: Example) -> str:
         code = "\n" * (example.line - 1) + self._with_ours(example.code)
@@ -157,16 +159,6 @@ class PageRunner:
 
     async def _command(self, line: str) -> tuple[int, str, str]:
         """Run a line; return its exit code and what it says."""
-        command = line.partition(" #")[0]
-        if command.startswith("pdctl ") and not _OF_THE_SHELL & set(command):
-            done = await asyncio.to_thread(
-                run_pdctl,
-                shlex.split(command)[1:],
-                env=self._environment,
-                directory=self._directory,
-                timeout=COMMAND_TIMEOUT_S,
-            )
-            return done.returncode, done.stdout.decode(), done.stderr.decode()
         process = await asyncio.create_subprocess_exec(
             *("bash", "-c", f"set -o pipefail\n{line}"),
             stdin=subprocess.DEVNULL,
