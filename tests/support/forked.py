@@ -163,7 +163,7 @@ sys.exit(int(door.recv(8)))
 
 @contextmanager
 def pdctl_on_path() -> Iterator[str]:
-    """Yield a directory for the PATH of a shell, until the block ends: `pdctl` in it begins by a fork, with the shell's streams."""
+    """Yield a directory for the PATH of a shell, until the block ends: `pdctl` in it begins by a fork."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
         door.bind(f"{folder}/door")
         door.listen()
