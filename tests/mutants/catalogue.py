@@ -30,11 +30,6 @@ def _one(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(module, old, new),))
 
 
-def _journal(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
-    """Only in the seeds that have a journal."""
-    return Mutant(name, harm, (Edit(f"rangelog_broker.journal.{module}", old, new),), first_seed=7, every=8)
-
-
 def _topic(name: str, harm: str, module: str, old: str, new: str, *, first_seed: int = 17, every: int = 48) -> Mutant:
     """Only in the seeds that have a topic; those of the defaults have one that keeps everything."""
     return Mutant(name, harm, (Edit(module, old, new),), first_seed, every)
@@ -259,62 +254,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("unread-served", "bytes from the disk are served unchecked", "rangelog_server.ranges.reading",
          "        batches.append(_check(plan, one, bytes(data[place : place + one.length])))\n",
          "        batches.append(bytes(data[place : place + one.length]))\n"),
-    # ---- journals
-    _journal("journal-read-unproved", "a read takes the owner's state for the newest", "journal",
-             "        await self._wait(future, timeout_s, outcome_unknown=False)\n        return found\n",
-             "        return found\n"),
-    _journal("journal-no-memory", "a command that is in the log twice is applied twice", "fold",
-             "            self.sessions.keep(entry, result)\n", ""),
-    _journal("journal-result-before-ack", "a result is given before its entry is acked", "journal",
-             "            future = self._writer.submit(proposed.value)\n",
-             "            future = self._writer.submit(proposed.value)\n"
-             "            self._loop.call_soon(lambda: self.closed or self._apply(proposed.offset + 1))\n"),
-    _rare("journal-snapshot-ahead", "a snapshot is said to cover what was in flight when it was captured",
-          "rangelog_broker.journal.owner",
-          "self._covers = self.fold.applied_offset", "self._covers = self.next_offset", "journal/test_journal.py"),
-    _rare("journal-trim-to-place", "the stream is trimmed to where its snapshot lies", "rangelog_broker.journal.owner",
-          "self._trim_offset = self._covers", "self._trim_offset = offset", "journal/test_journal.py"),
-    _journal("journal-own-clock", "who replays an entry takes the time of his own clock", "replay",
-             "            self.fold.apply(offset, entry)\n",
-             "            import time\n            now_ms = time.time_ns() // 1_000_000\n"
-             "            self.fold.apply(offset, entry._replace(now_ms=now_ms) if hasattr(entry, 'now_ms') else entry)\n"),
-    Mutant("journal-read-before-fence", "a standby takes over with what it had read before its fence", (
-        Edit("rangelog_broker.journal.journal", "            if recovery.next_offset < end_offset:\n",
-             "            known = recovery.is_known and recovery.fold.applied_offset\n"
-             "            if recovery.next_offset < end_offset and not known:\n"),
-        Edit("rangelog_broker.journal.journal", "            return recovery.finish(end_offset)\n",
-             "            recovery.fold.applied_offset = end_offset\n            return recovery.fold\n")), 7, 8),
-    _journal("journal-settled-too-much", "a result is forgotten before its proposer has it", "sessions",
-             "        for sequence in [each for each in session.results if each < settled]:\n",
-             "        for sequence in [each for each in session.results if each <= settled]:\n"),
-    _rare("journal-poison-pill", "an entry at which a machine fails ends the journal at every owner",
-          "rangelog_broker.journal.fold", "        except Exception as error:\n            self.on_failed(offset, error)\n",
-          "        except ZeroDivisionError as error:\n            self.on_failed(offset, error)\n", "journal/test_journal.py"),
-    _rare("journal-result-of-any-length", "a session keeps whatever a refusal quotes", "rangelog_broker.journal.fold",
-          "            result = kept(self._apply(offset, entry.command, now_ms))\n",
-          "            result = self._apply(offset, entry.command, now_ms)\n", "journal/test_journal.py"),
-    _rare("journal-later-command-refused", "a command of a later version is taken for refused", "rangelog_broker.journal.fold",
-          "        except (UnsupportedVersion, MemoryError):\n", "        except MemoryError:\n", "journal/test_journal.py"),
-    _rare("journal-later-part-refused", "a command for a part of a later version is taken for refused",
-          "rangelog_broker.journal.joint_machine",
-          "            raise UnsupportedVersion(\n                f\"a command for",
-          "            raise InvalidArgument(\n                f\"a command for",
-          "journal/test_joint_machine.py"),
-    _rare("journal-not-read-again", "entries that came while a snapshot was written are not applied",
-          "rangelog_broker.journal.replay", "            self.next_offset = piece.covers\n",
-          "            self.fold.applied_offset = self.next_offset\n",
-          "journal/test_journal_walks.py"),
-    _rare("journal-in-one-turn", "nothing else has a turn while a journal is read", "rangelog_broker.journal.journal",
-          "                if turn_bytes >= TURN_BYTES:\n", "                if turn_bytes < 0:\n", "journal/test_journal.py"),
-    _rare("group-any-name-proposed", "a name that no rule allows is quoted by a refusal in the journal",
-          "rangelog_broker.groups.service", "journal_of(check_name(\"group\", group))", "journal_of(group)",
-          "groups/test_groups_service.py"),
-    _rare("group-any-member-proposed", "a member's name that no rule allows is quoted by a refusal in the journal",
-          "rangelog_broker.groups.service", "        _check_member(command)\n", "", "groups/test_groups_service.py"),
-    _rare("transaction-any-name-proposed", "a transactional id that no rule allows is quoted by a refusal in the journal",
-          "rangelog_broker.transactions.service",
-          "journal_of(check_name(\"transactional id\", transactional_id))", "journal_of(transactional_id)",
-          "transactions/test_transactions_service.py"),
     # ---- topics
     _topic("shard-no-table", "who takes a shard over does not know what was sent to it before", f"{_SHARDS}.shard",
            "        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut)\n", ""),

@@ -9,6 +9,7 @@ from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.groups import GROUPS
 from tests.mutants.harness import HARNESS
 from tests.mutants.inspection import INSPECTION
+from tests.mutants.journals import JOURNALS
 from tests.mutants.log_encryption import LOG_ENCRYPTION
 from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Mutant
@@ -44,6 +45,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *PAGE,
     *OPERATIONS,
     *GROUPS,
+    *JOURNALS,
     *REPAIRS,
     *CURSORS,
     *PLACEMENT,
