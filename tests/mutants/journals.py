@@ -10,7 +10,7 @@ def _seeds(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(f"rangelog_broker.journal.{module}", old, new),), first_seed=7, every=8)
 
 
-def _broker_test(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
+def _tested(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
     return rare(name, harm, module, old, new, f"broker/{test}")
 
 
@@ -24,10 +24,10 @@ JOURNALS: tuple[Mutant, ...] = (
              "            future = self._writer.submit(proposed.value)\n",
              "            future = self._writer.submit(proposed.value)\n"
              "            self._loop.call_soon(lambda: self.closed or self._apply(proposed.offset + 1))\n"),
-    _broker_test("journal-snapshot-ahead", "a snapshot is said to cover what was in flight when it was captured",
+    _tested("journal-snapshot-ahead", "a snapshot is said to cover what was in flight when it was captured",
           "rangelog_broker.journal.owner",
           "self._covers = self.fold.applied_offset", "self._covers = self.next_offset", "journal/test_journal.py"),
-    _broker_test("journal-trim-to-place", "the stream is trimmed to where its snapshot lies", "rangelog_broker.journal.owner",
+    _tested("journal-trim-to-place", "the stream is trimmed to where its snapshot lies", "rangelog_broker.journal.owner",
           "self._trim_offset = self._covers", "self._trim_offset = offset", "journal/test_journal.py"),
     _seeds("journal-own-clock", "who replays an entry takes the time of his own clock", "replay",
              "            self.fold.apply(offset, entry)\n",
@@ -42,31 +42,31 @@ JOURNALS: tuple[Mutant, ...] = (
     _seeds("journal-settled-too-much", "a result is forgotten before its proposer has it", "sessions",
              "        for sequence in [each for each in session.results if each < settled]:\n",
              "        for sequence in [each for each in session.results if each <= settled]:\n"),
-    _broker_test("journal-poison-pill", "an entry at which a machine fails ends the journal at every owner",
+    _tested("journal-poison-pill", "an entry at which a machine fails ends the journal at every owner",
           "rangelog_broker.journal.fold", "        except Exception as error:\n            self.on_failed(offset, error)\n",
           "        except ZeroDivisionError as error:\n            self.on_failed(offset, error)\n", "journal/test_journal.py"),
-    _broker_test("journal-result-of-any-length", "a session keeps whatever a refusal quotes", "rangelog_broker.journal.fold",
+    _tested("journal-result-of-any-length", "a session keeps whatever a refusal quotes", "rangelog_broker.journal.fold",
           "            result = kept(self._apply(offset, entry.command, now_ms))\n",
           "            result = self._apply(offset, entry.command, now_ms)\n", "journal/test_journal.py"),
-    _broker_test("journal-later-command-refused", "a command of a later version is taken for refused", "rangelog_broker.journal.fold",
+    _tested("journal-later-command-refused", "a command of a later version is taken for refused", "rangelog_broker.journal.fold",
           "        except (UnsupportedVersion, MemoryError):\n", "        except MemoryError:\n", "journal/test_journal.py"),
-    _broker_test("journal-later-part-refused", "a command for a part of a later version is taken for refused",
+    _tested("journal-later-part-refused", "a command for a part of a later version is taken for refused",
           "rangelog_broker.journal.joint_machine",
           "            raise UnsupportedVersion(\n                f\"a command for",
           "            raise InvalidArgument(\n                f\"a command for",
           "journal/test_joint_machine.py"),
-    _broker_test("journal-not-read-again", "entries that came while a snapshot was written are not applied",
+    _tested("journal-not-read-again", "entries that came while a snapshot was written are not applied",
           "rangelog_broker.journal.replay", "            self.next_offset = piece.covers\n",
           "            self.fold.applied_offset = self.next_offset\n",
           "journal/test_journal_walks.py"),
-    _broker_test("journal-in-one-turn", "nothing else has a turn while a journal is read", "rangelog_broker.journal.journal",
+    _tested("journal-in-one-turn", "nothing else has a turn while a journal is read", "rangelog_broker.journal.journal",
           "                if turn_bytes >= TURN_BYTES:\n", "                if turn_bytes < 0:\n", "journal/test_journal.py"),
-    _broker_test("group-any-name-proposed", "a name that no rule allows is quoted by a refusal in the journal",
+    _tested("group-any-name-proposed", "a name that no rule allows is quoted by a refusal in the journal",
           "rangelog_broker.groups.service", "journal_of(check_name(\"group\", group))", "journal_of(group)",
           "groups/test_groups_service.py"),
-    _broker_test("group-any-member-proposed", "a member's name that no rule allows is quoted by a refusal in the journal",
+    _tested("group-any-member-proposed", "a member's name that no rule allows is quoted by a refusal in the journal",
           "rangelog_broker.groups.service", "        _check_member(command)\n", "", "groups/test_groups_service.py"),
-    _broker_test("transaction-any-name-proposed", "a transactional id that no rule allows is quoted by a refusal in the journal",
+    _tested("transaction-any-name-proposed", "a transactional id that no rule allows is quoted by a refusal in the journal",
           "rangelog_broker.transactions.service",
           "journal_of(check_name(\"transactional id\", transactional_id))", "journal_of(transactional_id)",
           "transactions/test_transactions_service.py"),
