@@ -48,7 +48,7 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("journal-result-of-any-length", "a session keeps whatever a refusal quotes", "rangelog_broker.journal.fold",
           "            result = kept(self._apply(offset, entry.command, now_ms))\n",
           "            result = self._apply(offset, entry.command, now_ms)\n", "journal/test_journal.py"),
-    _tested("journal-later-command-refused", "a command of a later version is taken for refused", "rangelog_broker.journal.fold",
+    _tested("journal-later-command-refused", "a later command is taken for refused", "rangelog_broker.journal.fold",
           "        except (UnsupportedVersion, MemoryError):\n", "        except MemoryError:\n", "journal/test_journal.py"),
     _tested("journal-later-part-refused", "a command for a part of a later version is taken for refused",
           "rangelog_broker.journal.joint_machine",
