@@ -70,4 +70,7 @@ JOURNALS: tuple[Mutant, ...] = (
           "rangelog_broker.transactions.service",
           "journal_of(check_name(\"transactional id\", transactional_id))", "journal_of(transactional_id)",
           "transactions/test_transactions_service.py"),
+    _tested("table-snapshot-of-now", "a table's snapshot has rows that changed after the entries that it covers",
+          "rangelog_broker.tables.machine", "            each.note(key)\n", "            pass\n",
+          "tables/test_table_machine.py"),
 )  # fmt: skip

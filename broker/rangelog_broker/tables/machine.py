@@ -6,7 +6,7 @@ What holds:
 - The changes since a version can be asked for as long as it is among the last ones; before that it is an error, never a hole.
   Each change that is returned is the last one of its key: what a later change has replaced is left out.
 
-A row is a value of Python, never changed in place, so a snapshot is a list of references.
+A row is a value of Python, never changed in place, so a snapshot is a list of keys, and of the rows that changed since.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from weakref import WeakSet
 
 from google.protobuf.message import DecodeError
 from sortedcontainers import SortedDict
@@ -67,6 +68,29 @@ class ChangePage(NamedTuple):
     version: int
 
 
+class _Captured:
+    """The rows at one moment, in the order of their keys: to copy them all would hold the loop for a second a million rows.
+
+    A snapshot owns it, and walks it once. `note` is called before a row changes or is removed.
+    """
+
+    __slots__ = ("__weakref__", "_before", "_keys", "_rows")
+
+    def __init__(self, rows: SortedDict[bytes, Row]) -> None:
+        self._rows = rows
+        self._keys = list(rows)
+        self._before: dict[bytes, Row] = {}
+
+    def __iter__(self) -> Iterator[tuple[bytes, Row]]:
+        for key in self._keys:
+            yield key, self._before.pop(key, None) or self._rows[key]
+
+    def note(self, key: bytes) -> None:
+        row = self._rows.get(key)
+        if row is not None:
+            self._before.setdefault(key, row)
+
+
 class TablePartition:
     """See the module."""
 
@@ -82,6 +106,7 @@ class TablePartition:
             bytes, int
         ] = {}  # keys that are not there, and among the changes: the version of the removal
         self._oldest_change = 0  # all changes above this version are among them
+        self._captured: WeakSet[_Captured] = WeakSet()  # by snapshots that are not taken to their end
 
     # ---- JournalMachine
 
@@ -107,7 +132,9 @@ class TablePartition:
 
     def snapshot(self) -> Iterator[bytes]:
         """See JournalMachine."""
-        return _pieces(self.version, self._oldest_change, list(self._changes), list(self._rows.items()))
+        captured = _Captured(self._rows)
+        self._captured.add(captured)
+        return _pieces(self.version, self._oldest_change, list(self._changes), captured)
 
     def restore_begin(self) -> None:
         """See JournalMachine."""
@@ -226,6 +253,8 @@ class TablePartition:
     def _write(self, write: table_pb2.TableWrite) -> None:
         self._bytes += self._growth(write)
         key = write.key
+        for each in self._captured:
+            each.note(key)
         if write.WhichOneof("change") == "value":
             self._rows[key] = Row(write.value, self.version)
             self._removed.pop(key, None)
@@ -276,9 +305,7 @@ def _size(key: bytes, value: bytes) -> int:
     return len(key) + len(value) + ROW_OVERHEAD_BYTES
 
 
-def _pieces(
-    version: int, oldest_change: int, changes: list[tuple[int, bytes]], rows: list[tuple[bytes, Row]]
-) -> Iterator[bytes]:
+def _pieces(version: int, oldest_change: int, changes: list[tuple[int, bytes]], captured: _Captured) -> Iterator[bytes]:
     head, size = table_pb2.TableHead(version=version, oldest_change=oldest_change), 0
     for changed, key in changes:
         if size + len(key) + 16 > _HEAD_BYTES_MAX:
@@ -288,7 +315,7 @@ def _pieces(
         size += len(key) + 16
     yield _HEAD + head.SerializeToString()
     page, size = table_pb2.TableRows(), 0
-    for key, row in rows:
+    for key, row in captured:
         if page.rows and size + _size(key, row.value) > SCAN_BYTES_MAX:
             yield _ROWS + page.SerializeToString()
             page, size = table_pb2.TableRows(), 0

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from itertools import islice
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -239,3 +243,32 @@ def test_a_snapshot_stays_as_it_was_taken() -> None:
     restored(copy, frozen)
     assert copy.version == 12
     assert copy.size_bytes == 12 * (TABLE_VALUE_BYTES_MAX + 2 + 64)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_may_change_while_a_snapshot_is_taken(seed: int) -> None:
+    """Puts, removals and new keys between any two pieces, and other snapshots beside it: each has the rows of its beginning."""
+    draw = random.Random(seed)
+    table = TablePartition()
+    keys = [b"%03d" % number for number in range(40)]
+
+    def change() -> None:
+        key = draw.choice(keys)
+        if draw.random() < 0.4:
+            apply(table, write(key))
+        else:
+            apply(table, write(key, b"%d" % draw.randrange(9) * draw.choice([10, 300_000])))
+
+    for _ in range(60):
+        change()
+    taken: list[tuple[Iterator[bytes], list[bytes], list[bytes]]] = []
+    for _ in range(3):
+        taken.append((table.snapshot(), [], list(table.snapshot())))
+        for _ in range(draw.randrange(12)):
+            change()
+            snapshot, pieces, _ = draw.choice(taken)
+            pieces.extend(islice(snapshot, draw.randrange(3)))
+    for snapshot, pieces, wanted in taken:
+        assert [*pieces, *snapshot] == wanted
+    del taken, snapshot, pieces
+    assert len(table._captured) == 0, "a snapshot that nobody takes any more costs nothing"
