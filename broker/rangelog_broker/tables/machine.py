@@ -83,7 +83,7 @@ class _Captured:
 
     def __iter__(self) -> Iterator[tuple[bytes, Row]]:
         for key in self._keys:
-            yield key, self._before.pop(key, None) or self._rows[key]
+            yield key, self._before.pop(key) if key in self._before else self._rows[key]
 
     def note(self, key: bytes) -> None:
         row = self._rows.get(key)
