@@ -74,4 +74,3 @@ def forked_members(_nothing_is_left_running: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "spawn", forked.spawn)
         yield
-    forked.stop()

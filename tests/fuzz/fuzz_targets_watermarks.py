@@ -11,6 +11,7 @@ from rangelog_proto.v1 import watermark_pb2 as pb
 from tests.fuzz.fuzz_engine import Target
 from tests.fuzz.fuzz_mutation import encoded_changed
 from tests.fuzz.fuzz_targets_tables import framed, pieces_of
+from tests.support.journal_machines import restored
 
 KNOWN = (0, 1, 2, 5, 9, 100, 200)
 
@@ -68,7 +69,7 @@ def check(machine: WatermarkCoordinator) -> None:
         compute = pb.WatermarkCommand(topic_id=topic_id, compute=pb.WatermarkCompute(expiry_ms=1 << 40))
         machine.apply(compute.SerializeToString(), 20)
     copy = WatermarkCoordinator()
-    copy.restore(state_of(machine))
+    restored(copy, state_of(machine))
     assert state_of(copy) == state_of(machine)
     assert copy.size_bytes == machine.size_bytes
 
@@ -89,7 +90,7 @@ def run_command(data: bytes) -> bool:
 def run_snapshot(data: bytes) -> bool:
     """What is restored computes, and can be taken as a snapshot again."""
     machine = WatermarkCoordinator()
-    machine.restore(pieces_of(data))
+    restored(machine, pieces_of(data))
     check(machine)
     return True
 

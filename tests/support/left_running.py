@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -38,6 +39,8 @@ def _nothing_is_left_running() -> Iterator[None]:
     value = f"{os.getpid()}-{secrets.token_hex(8)}"
     os.environ[MARK] = value
     yield
+    if (forked := sys.modules.get("tests.support.forked")) is not None:
+        forked.stop()
     deadline = time.monotonic() + GRACE_S
     while (left := marked(f"{MARK}={value}")) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -150,6 +150,8 @@ class TablePartition:
                 self._changes_bytes += sum(len(change.key) for change in head.changes)
             elif piece[:1] == _ROWS:
                 for row in table_pb2.TableRows.FromString(piece[1:]).rows:
+                    if row.key in self._rows:
+                        raise Corruption("a table's snapshot has a row twice")
                     self._rows[row.key] = Row(row.value, row.version)
                     self._bytes += _size(row.key, row.value)
             else:
