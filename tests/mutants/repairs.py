@@ -21,6 +21,9 @@ def _disaster(name: str, harm: str, old: str, new: str, module: str = _LOSSES) -
 _GROWTH_TEST = "pd/reconcile/test_pd_growth.py"
 
 REPAIRS: tuple[Mutant, ...] = (
+    rare("orphan-of-the-present-epoch", "a writer that has just opened a stream is fenced for the dead one before it",
+         "rangelog_pd.reconcile.directives", "epoch=orphan.epoch, reason", "epoch=stream.epoch, reason",
+         "pd/reconcile/test_pd_orphans.py"),
     rare("grow-by-refusal", "a server refuses the appends to a range that lacks members", "rangelog_pd.reconcile.directives",
          "    directive.leave_range.only_asks = True\n", "    directive.leave_range.only_asks = False\n", _GROWTH_TEST),
     rare("grow-for-nothing", "a writer is asked to leave though there are no servers for more",

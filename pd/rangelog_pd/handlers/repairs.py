@@ -111,7 +111,7 @@ def _by_state(repairs: RepairProgress, orphans: Orphans) -> dict[pb.RepairState,
     return {
         pb.REPAIR_STATE_LOST: _lost(repairs, orphans),
         pb.REPAIR_STATE_BLOCKED: ((key, why) for key, why in repairs.blocked.items() if key not in repairs.lost),
-        pb.REPAIR_STATE_ORPHANED: ((key, why) for key, why in orphans.found.items() if key not in orphans.lost),
+        pb.REPAIR_STATE_ORPHANED: ((key, each.reason) for key, each in orphans.found.items() if key not in orphans.lost),
         pb.REPAIR_STATE_WAITING: ((key, "") for key in repairs.waiting),
         pb.REPAIR_STATE_COPYING: _copying(repairs),
     }
@@ -121,7 +121,7 @@ def _lost(repairs: RepairProgress, orphans: Orphans) -> Iterator[tuple[RangeKey,
     for key in repairs.lost:
         yield key, repairs.blocked[key]
     for key in orphans.lost:
-        yield key, orphans.found[key]
+        yield key, orphans.found[key].reason
 
 
 def _copying(repairs: RepairProgress) -> Iterator[tuple[RangeKey, str]]:

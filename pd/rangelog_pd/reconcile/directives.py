@@ -142,22 +142,22 @@ class Planner:
     def _look_at_open(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
         """Return the directive for an open range: its writer is to leave it, or a server seals it if the writer is gone."""
         key = (found.stream_id, found.index)
-        reason = self.view.upkeep.orphans.found.get(key)
+        orphan = self.view.upkeep.orphans.found.get(key)
         leaves = self.view.upkeep.is_left(self.state, server)
-        grows = reason is None and not leaves and self.view.upkeep.growth.has_room(self.state, found)
-        if self.state.cluster_version < LEVEL_OPERATIONS or not (reason is not None or leaves or grows):
-            return None, not (reason is not None or leaves or grows)
+        grows = orphan is None and not leaves and self.view.upkeep.growth.has_room(self.state, found)
+        if self.state.cluster_version < LEVEL_OPERATIONS or not (orphan is not None or leaves or grows):
+            return None, not (orphan is not None or leaves or grows)
         if grows:
             self.view.upkeep.orphans.suspect(key)
             return (_grow(found, server) if self._asker(found) == server else None), False
-        if reason is None:
+        if orphan is None:
             return (_leave(found, server) if self._has_places(found) else None), False
         if self._recoverer(found) != server:
             return None, False
         stream = self.state.streams[found.stream_id]
         directive = _directive("recover", found, server)
         directive.recover_range.CopyFrom(
-            pd_pb2.RecoverRange(stream_name=stream.name, epoch=stream.epoch, reason=reason)
+            pd_pb2.RecoverRange(stream_name=stream.name, epoch=orphan.epoch, reason=orphan.reason)
         )
         return directive, False
 

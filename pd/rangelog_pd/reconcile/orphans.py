@@ -2,7 +2,7 @@
 
 A living writer leaves a range when a replica is lost, when the range is old, and when a replica asks it to. So a range is
 suspected when a member is lost or leaves, or when the range is older than its age limit by a grace; and it is orphaned once,
-for `quiet_ms` from then on, no member has reported that it grew. If too few of its members are left to say where it ends, it is
+for `quiet_ms` from then on, no member has reported that it grew and nobody has opened its stream. If too few of its members are left to say where it ends, it is
 lost: nobody can seal it before an operator accepts that.
 
 What holds: a range without a record is left alone, until a report says that it grew, unless a member is to be left, which
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from rangelog_pd.state.store import State
@@ -40,10 +40,20 @@ EndOf = Callable[[common_pb2.Range], int | None]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The end of a suspected range, and since when it is where it is."""
+    """The end of a suspected range and the epoch of its stream, and since when they are what they are."""
 
     end_offset: int
+    epoch: int
     since_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Why a range is orphaned, and the epoch of its stream that this was seen in: who opens the stream afterwards is no dead
+    writer."""
+
+    reason: str
+    epoch: int
 
 
 class Orphans:
@@ -53,8 +63,8 @@ class Orphans:
         self._quiet_ms = quiet_ms
         self._ages: list[tuple[int, RangeKey]] = []
         self._suspects: dict[RangeKey, _Seen | None] = {}
-        self.found: dict[RangeKey, str] = {}
-        """The orphaned ranges, with the reason."""
+        self.found: dict[RangeKey, Orphan] = {}
+        """The orphaned ranges."""
         self.lost: dict[RangeKey, None] = {}
         """Of these, the ranges that nobody can seal any more."""
 
@@ -80,7 +90,7 @@ class Orphans:
         self.lost.pop(key, None)
         seen = self._suspects.get(key)
         if seen is not None:
-            self._suspects[key] = _Seen(seen.end_offset, now_ms)
+            self._suspects[key] = replace(seen, since_ms=now_ms)
 
     def take_old(self, time_ms: int, due: Mapping[RangeKey, int]) -> None:
         """Suspect the ranges that are old by the times in force."""
@@ -105,12 +115,13 @@ class Orphans:
                 end_offset = end_of(found)
                 if end_offset is None and lost:
                     end_offset = found.start_offset  # there may be nobody left to hear
-                seen = _seen_now(seen, end_offset, now_ms)
+                epoch = state.streams[found.stream_id].epoch
+                seen = _seen_now(seen, end_offset, epoch, now_ms)
                 self._suspects[key] = seen  # at the end: the others come first
                 if seen is not None and now_ms - seen.since_ms >= self._quiet_ms:
                     reason = left_because
             if reason:
-                self.found[key] = reason
+                self.found[key] = Orphan(reason, epoch)
             else:
                 self.found.pop(key, None)
             if reason and lost:
@@ -129,7 +140,8 @@ def _suspicion(found: common_pb2.Range, why: WhySuspected, end_of: EndOf) -> str
     return why(found, end_of(found) == found.start_offset)
 
 
-def _seen_now(before: _Seen | None, end_offset: int | None, now_ms: float) -> _Seen | None:
+def _seen_now(before: _Seen | None, end_offset: int | None, epoch: int, now_ms: float) -> _Seen | None:
     if end_offset is None:
         return None
-    return before if before is not None and before.end_offset == end_offset else _Seen(end_offset, now_ms)
+    same = before is not None and (before.end_offset, before.epoch) == (end_offset, epoch)
+    return before if same else _Seen(end_offset, epoch, now_ms)

@@ -55,6 +55,18 @@ def test_an_old_range_that_nobody_writes_is_sealed(pd: Any, aging: int) -> None:
     assert "age limit" in directive.reason
 
 
+def test_a_writer_that_has_just_opened_the_stream_is_not_taken_for_the_dead_one(pd: Any, aging: int) -> None:
+    """A member that was chosen before it names the epoch of before, so its claim is refused; then another quiet time passes."""
+    pass_ms(pd, AGE_MS + AGE_MS // 8 + QUIET_MS_DEFAULT + 2_000)
+    ((_, before),) = told(pd).items()
+    pd.open_writer()
+    assert {each.epoch for each in told(pd).values()} <= {before.epoch}, "who opens it from now on is no dead writer"
+    pass_ms(pd, QUIET_MS_DEFAULT - 2_000)
+    assert told(pd) == {}
+    pass_ms(pd, 6_000)
+    assert [each.epoch for each in told(pd).values()] == [before.epoch + 1], "it died as well, before it sealed the range"
+
+
 def test_a_range_that_grows_is_left_to_its_writer(pd: Any, aging: int, make_report: Any) -> None:
     """Each report of a longer end begins the quiet time anew, however old the range is."""
     for number in range(30):
@@ -219,7 +231,7 @@ def test_a_range_that_nobody_can_seal_is_lost_once_it_is_quiet(pd: Any, aging: i
     wipe(pd, *gone[1:])
     pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
     assert list(pd.view.upkeep.orphans.lost) == [key]
-    assert "lost their copies" in pd.view.upkeep.orphans.found[key]
+    assert "lost their copies" in pd.view.upkeep.orphans.found[key].reason
     request = repair_pb2.AcceptLossRequest(stream_id=aging, survivor_end_offset=5)
     pd.do(repair_pb2.AcceptLossResponse, accept_loss=request)
     pass_ms(pd, 2_000)
