@@ -111,7 +111,9 @@ def _by_state(repairs: RepairProgress, orphans: Orphans) -> dict[pb.RepairState,
     return {
         pb.REPAIR_STATE_LOST: _lost(repairs, orphans),
         pb.REPAIR_STATE_BLOCKED: ((key, why) for key, why in repairs.blocked.items() if key not in repairs.lost),
-        pb.REPAIR_STATE_ORPHANED: ((key, each.reason) for key, each in orphans.found.items() if key not in orphans.lost),
+        pb.REPAIR_STATE_ORPHANED: (
+            (key, each.reason) for key, each in orphans.found.items() if key not in orphans.lost
+        ),
         pb.REPAIR_STATE_WAITING: ((key, "") for key in repairs.waiting),
         pb.REPAIR_STATE_COPYING: _copying(repairs),
     }

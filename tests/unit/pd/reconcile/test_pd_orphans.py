@@ -64,7 +64,9 @@ def test_a_writer_that_has_just_opened_the_stream_is_not_taken_for_the_dead_one(
     pass_ms(pd, QUIET_MS_DEFAULT - 2_000)
     assert told(pd) == {}
     pass_ms(pd, 6_000)
-    assert [each.epoch for each in told(pd).values()] == [before.epoch + 1], "it died as well, before it sealed the range"
+    assert [each.epoch for each in told(pd).values()] == [before.epoch + 1], (
+        "it died as well, before it sealed the range"
+    )
 
 
 def test_a_range_that_grows_is_left_to_its_writer(pd: Any, aging: int, make_report: Any) -> None:
