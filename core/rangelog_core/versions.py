@@ -21,7 +21,7 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-FEATURE_LEVEL = 11
+FEATURE_LEVEL = 12
 """Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
 means never changes afterwards). All processes report it."""
 
@@ -36,6 +36,7 @@ LEVEL_CHANGES = {
     9: "the audit log",
     10: "objects of the tier are encrypted where servers have keys; tokens of clients",
     11: "quotas of clients and of name prefixes",
+    12: "brokers have a version of their own, which journals follow",
 }
 """By feature level: what the cluster does from this cluster version on."""
 
@@ -59,6 +60,10 @@ ENCRYPTION_VERSIONS = VersionRange(1, 1)
 
 LEVEL_ENCRYPTION = 10
 """The cluster version from which on objects are encrypted: before, some placement drivers do not know which are."""
+
+LEVEL_BROKERS = 12
+"""The cluster version from which on brokers register with their level, and the broker version from which on members of groups
+are told apart by when they joined."""
 
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""

@@ -28,7 +28,8 @@ from tests.support.waiting import Seen, until, until_arrived
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(700)]
 
 RELEASES = ("previous", "present")
-PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"))
+PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"), ("produce", "commit", "topic"))
+"""The group's journal has brokers of both releases as its owners, in turn."""
 ROLL_BYTES = 256 * 1024
 GAP_S_MAX = 10.0
 """Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
@@ -90,7 +91,7 @@ class Client:
 
 
 class Clients:
-    """A writer, a producer and their readers, of each release."""
+    """A writer, a producer, their readers and a group, of each release."""
 
     def __init__(self, directory: Path, pd: str, previous: PreviousProgram) -> None:
         envs = {"previous": previous.env, "present": {}}
@@ -162,7 +163,8 @@ async def test_each_process_of_the_previous_release_is_replaced_under_load(
         await clients.grow(50)
         await _upgrade(cluster, previous, clients)
         await clients.grow(100)
-        await _the_previous_release_stops(cluster, previous, "pd3")
+        for name in ("pd3", "broker1"):
+            await _the_previous_release_stops(cluster, previous, name)
         await clients.grow(50)
         for each in clients.all.values():
             if each.role in ("write", "produce"):
@@ -298,8 +300,8 @@ async def _asked(pdctl: Pdctl) -> dict[str, Any]:
 
 
 async def _the_previous_release_stops(cluster: Cluster, previous: PreviousProgram, name: str) -> None:
-    """After `finalize` there is no way back: a placement driver of before ends and says why; its data stays good."""
-    process = cluster.placement_drivers[name]
+    """After `finalize` there is no way back: a process of before ends and says why; its data stays good."""
+    process = cluster.members[name]
     await asyncio.to_thread(cluster.kill, name)
     process.env.update(previous.env)
     process.start()
@@ -323,7 +325,7 @@ async def _caught_up(clients: Clients) -> None:
 
 
 async def _judge(cluster: Cluster, logs: dict[tuple[str, str], Log]) -> None:
-    """Readers that were there all the time, and one that reads all of it now, saw what was acked: once, in order."""
+    """Readers and groups that were there all the time, and one that reads all of it now, saw what was acked: once, in order."""
     async with await rangelog.connect(cluster.connect_string) as client:
         for release in RELEASES:
             now = [(0, each.offset, int(each.value[:9])) async for each in client.reader(f"{release}-stream")]
@@ -332,7 +334,7 @@ async def _judge(cluster: Cluster, logs: dict[tuple[str, str], Log]) -> None:
                 (each.shard_id, each.offset, int(each.value[:9]))
                 async for each in client.topic_reader(f"{release}-topic")
             ]
-            _check(logs[release, "produce"], logs[release, "consume"].read, found)
+            _check(logs[release, "produce"], logs[release, "consume"].read, logs[release, "commit"].read, found)
 
 
 def _check(writer: Log, *seen: Sequence[tuple[int, int, int]]) -> None:

@@ -21,13 +21,14 @@ class Link(NamedTuple):
 
 
 class Chain:
-    """A hash over all commands and their times: any that is missing, repeated, reordered or applied at another time shows.
+    """A hash over all commands, their times and levels: any that is missing, repeated, reordered or applied otherwise shows.
 
     `refuse …` is refused, `quote …` with a long message; at `fail …` the machine fails, `later …` it does not know. Every other
     result is a Link, packed. What follows a "|" in a command is not kept.
     """
 
     def __init__(self) -> None:
+        self.level = 0
         self.now_ms = 0
         self.commands: list[bytes] = []
         self.digests: list[bytes] = []
@@ -55,7 +56,7 @@ class Chain:
             raise PreconditionFailed(f"there is no {bytes(RESULT_BYTES_MAX)!r}")
         if command.startswith(b"later"):
             raise UnsupportedVersion("a command of a later version")
-        seed = self.digest + now_ms.to_bytes(8, "big") + command
+        seed = self.digest + bytes((self.level,)) + now_ms.to_bytes(8, "big") + command
         self.commands.append(command.partition(b"|")[0])
         self.digests.append(hashlib.blake2b(seed, digest_size=8).hexdigest().encode())
         return b"%d " % self.count + self.digest

@@ -37,6 +37,7 @@ class GroupCoordinator:
     """See the module."""
 
     def __init__(self) -> None:
+        self.level = 0
         self.groups: dict[str, Group] = {}
         self.on_changed: Callable[[str], None] = lambda group: None
         """Called as a command is applied that changed what members have. Not part of the state."""

@@ -1,7 +1,8 @@
 """Opens what is assigned to this broker, and opens it again when it closes, for as long as it is assigned.
 
 What holds: each assigned key has one task; the task ends when the assignment does, or when the shard has ended. A shard that
-was closed for a scale is opened again only once the topic is not scaling any more.
+was closed for a scale is opened again only once the topic is not scaling any more. What a later program wrote is reported, so
+that a broker with that program gets it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from rangelog.errors import RangelogError, ShardNotFound, StreamNotFound, StreamSealed, TopicNotFound
+from rangelog.errors import (
+    RangelogError,
+    ShardNotFound,
+    StreamNotFound,
+    StreamSealed,
+    TopicNotFound,
+    UnsupportedVersion,
+)
 from rangelog_broker.hosting.assignments import OwnedKey
 from rangelog_server_common.metrics.tally import count_by
 
@@ -37,6 +45,7 @@ class Host:
         """How often a shard or journal was opened."""
         self.failures: dict[str, int] = {}
         """Openings that failed and are tried again, by the error's code."""
+        self._unopenable: dict[OwnedKey, None] = {}
 
     def assigned(self, key: OwnedKey) -> None:
         """Own a shard or journal. Idempotent."""
@@ -46,9 +55,14 @@ class Host:
 
     def withdrawn(self, key: OwnedKey) -> None:
         """Own it no more."""
+        self._unopenable.pop(key, None)
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
+
+    def unopenable(self) -> list[OwnedKey]:
+        """Return what is assigned to this broker, and was written by a later program: another one is to open it."""
+        return list(self._unopenable)
 
     @property
     def assigned_count(self) -> int:
@@ -70,6 +84,7 @@ class Host:
             try:
                 async with self._openings:
                     closed = await self._open_one(key)
+                self._unopenable.pop(key, None)
                 if closed is None:
                     return
                 self.opened_count += 1
@@ -80,6 +95,8 @@ class Host:
                 return
             except RangelogError as error:
                 count_by(self.failures, error.code)
+                if isinstance(error, UnsupportedVersion):
+                    self._unopenable[key] = None
                 _log.warning("shard %d/%d cannot be opened, and is tried again: %s", *key, error)
             except asyncio.CancelledError:
                 raise

@@ -58,6 +58,10 @@ class Registration:
         """Told the version of what tokens are checked against with each answer."""
         self.heard_quotas: Callable[[int], None] = lambda version: None
         """Told the version of the quotas with each answer."""
+        self.heard_version: Callable[[int], None] = lambda version: None
+        """Told the broker version with each answer."""
+        self.unopenable: Callable[[], Sequence[OwnedKey]] = tuple
+        """Returns what is assigned to this broker, and was written by a later program than its own."""
 
     async def register(self) -> None:
         """Register. Raises PreconditionFailed (another one of this name is alive), Unavailable, Unauthorized."""
@@ -70,6 +74,7 @@ class Registration:
             control_address=row.control_address,
             zone=row.zone,
             version=row.version,
+            feature_level=FEATURE_LEVEL,
         )
         response = await self._brokers.register_broker(request, timeout_s=CALL_TIMEOUT_S)
         if response.heartbeat_interval_ms:
@@ -79,6 +84,7 @@ class Registration:
         self.heard_rights(response.rights_version)
         self.heard_tokens(response.tokens_version)
         self.heard_quotas(response.quotas_version)
+        self.heard_version(response.broker_version)
         self.answered_s = asyncio.get_running_loop().time()
         _log.info("registered as %s@%016x at %s", row.name, row.incarnation, row.address)
 
@@ -108,6 +114,7 @@ class Registration:
                 complete=complete,
                 covered=self._reported.covered(),
                 feature_level=FEATURE_LEVEL,
+                unopenable=[broker_pb2.OwnedShard(topic_id=key[0], shard_id=key[1]) for key in self.unopenable()],
             )
             self._report.forget()
             self.heartbeats += 1
@@ -117,6 +124,7 @@ class Registration:
                 self.heard_rights(response.rights_version)
                 self.heard_tokens(response.tokens_version)
                 self.heard_quotas(response.quotas_version)
+                self.heard_version(response.broker_version)
                 if response.register:
                     await self.register()
                 elif not response.send_all:

@@ -6,10 +6,12 @@
     OWN       now_ms u64 · command
     PIECE     epoch u64 · covers u64 · number u32 · last u8 · piece
     PROOF     nothing
+    LEVEL     level u32
 
 Little-endian. The time is the owner's at the proposal: who replays the entry uses this one, never its own. OWN is a command of
 the journal's owner, which nobody retries. A PIECE is part of the snapshot that the owner of `epoch` took of the state
-after all entries below the offset `covers`. A PROOF changes nothing: its ack shows that the owner's epoch still holds.
+after all entries below the offset `covers`. A PROOF changes nothing: its ack shows that the owner's epoch still holds. From
+a LEVEL on the entries may need that feature level, and are applied by its rules.
 
 An entry of a later version or of an unknown kind raises UnsupportedVersion: who skipped it would have another state.
 """
@@ -34,6 +36,7 @@ _OPEN = struct.Struct("<BBQ")
 _COMMAND = struct.Struct("<BBQQQQ")
 _OWN = struct.Struct("<BBQ")
 _PIECE = struct.Struct("<BBQQIB")
+_LEVEL = struct.Struct("<BBI")
 
 
 class EntryKind(IntEnum):
@@ -44,6 +47,7 @@ class EntryKind(IntEnum):
     OWN = 3
     PIECE = 4
     PROOF = 5
+    LEVEL = 6
 
 
 class Open(NamedTuple):
@@ -83,7 +87,13 @@ class Proof(NamedTuple):
     """Shows, by its ack, that nobody had fenced the owner when it was appended."""
 
 
-Entry = Open | Command | Own | Piece | Proof
+class Level(NamedTuple):
+    """The feature level that all brokers have."""
+
+    level: int
+
+
+Entry = Open | Command | Own | Piece | Proof | Level
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -99,6 +109,8 @@ def encode_entry(entry: Entry) -> bytes:
         return _OWN.pack(version, EntryKind.OWN, entry.now_ms) + entry.command
     if isinstance(entry, Proof):
         return _HEAD.pack(version, EntryKind.PROOF)
+    if isinstance(entry, Level):
+        return _LEVEL.pack(version, EntryKind.LEVEL, entry.level)
     return _OPEN.pack(version, EntryKind.OPEN, entry.now_ms)
 
 
@@ -149,10 +161,17 @@ def _decode_proof(data: bytes) -> Entry:
     return Proof()
 
 
+def _decode_level(data: bytes) -> Entry:
+    if len(data) != _LEVEL.size:
+        raise Corruption("a level in a journal is too long")
+    return Level(_LEVEL.unpack(data)[2])
+
+
 _DECODERS = {
     int(EntryKind.OPEN): (_OPEN, _decode_open),
     int(EntryKind.COMMAND): (_COMMAND, _decode_command),
     int(EntryKind.OWN): (_OWN, _decode_own),
     int(EntryKind.PIECE): (_PIECE, _decode_piece),
     int(EntryKind.PROOF): (_HEAD, _decode_proof),
+    int(EntryKind.LEVEL): (_LEVEL, _decode_level),
 }

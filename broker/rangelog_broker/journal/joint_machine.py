@@ -20,6 +20,18 @@ class JointMachine:
     def __init__(self, parts: Mapping[int, JournalMachine]) -> None:
         assert all(0 <= number <= NUMBER_MAX for number in parts)
         self.parts = dict(sorted(parts.items()))
+        self._level = 0
+
+    @property
+    def level(self) -> int:
+        """See JournalMachine. All parts have it."""
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+        for part in self.parts.values():
+            part.level = level
 
     @property
     def size_bytes(self) -> int:

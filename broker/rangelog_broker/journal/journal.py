@@ -37,6 +37,7 @@ from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.owner import DEFAULT_LIMITS, Owner, OwnerLimits, Proposed
 from rangelog_broker.journal.replay import JournalReplay
 from rangelog_broker.journal.sessions import Result, refused
+from rangelog_core.versions import FEATURE_LEVEL
 
 T = TypeVar("T")
 
@@ -227,6 +228,12 @@ class Journal(Generic[M]):
         """As `propose_own`, without waiting: what is submitted in one turn of the loop shares a batch, in this order."""
         self._check_open()
         return self._submit(self._owner.propose_own(Own(self.now_ms, command)))
+
+    def raise_level(self, level: int) -> None:
+        """Apply what follows by the rules of a feature level that all brokers have. Idempotent."""
+        proposed = self._owner.raise_level(min(level, FEATURE_LEVEL)) if self.closed is None else None
+        if proposed is not None:
+            self._append(proposed)
 
     # ---- reads
 

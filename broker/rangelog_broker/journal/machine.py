@@ -13,6 +13,9 @@ from typing import Protocol, TypeVar
 class JournalMachine(Protocol):
     """A deterministic state machine. Commands and results are bytes; their encoding is the machine's own."""
 
+    level: int
+    """The feature level by whose rules commands are applied; 0 at first. It is set between two commands, and only rises."""
+
     @property
     def size_bytes(self) -> int:
         """About the size of a snapshot. The journal takes snapshots by it."""

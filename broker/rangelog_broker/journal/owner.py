@@ -15,7 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
-from rangelog_broker.journal.entry import COMMAND_BYTES_MAX, Command, Entry, Open, Own, Piece, Proof, encode_entry
+from rangelog_broker.journal.entry import (
+    COMMAND_BYTES_MAX,
+    Command,
+    Entry,
+    Level,
+    Open,
+    Own,
+    Piece,
+    Proof,
+    encode_entry,
+)
 from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.sessions import Result
@@ -64,6 +74,7 @@ class Owner(Generic[M]):
         self.epoch = epoch
         self.next_offset = fold.applied_offset
         self._limits = limits
+        self._level = fold.level  # applied, or proposed
         self._in_flight: deque[tuple[int, Entry, int]] = deque()
         self._in_flight_bytes = 0
         self._proposed: dict[tuple[int, int], int] = {}  # session and sequence → offset
@@ -105,8 +116,15 @@ class Owner(Generic[M]):
         """Append what changes nothing: its ack proves that what was read before is the newest state."""
         return self._append(Proof())
 
+    def raise_level(self, level: int) -> Proposed | None:
+        """Append that all brokers have a feature level by now; None where the log says so, or a higher one."""
+        if level <= self._level:
+            return None
+        self._level = level
+        return self._append(Level(level))
+
     def _append(self, entry: Entry) -> Proposed:
-        if not isinstance(entry, Piece | Proof):
+        if not isinstance(entry, Piece | Proof | Level):
             if (
                 len(self._in_flight) >= self._limits.proposals_max
                 or self._in_flight_bytes >= self._limits.proposals_bytes_max

@@ -96,6 +96,7 @@ class TablePartition:
 
     def __init__(self, *, bytes_max: int = BYTES_MAX) -> None:
         """`bytes_max` is part of the machine: all owners of one partition have the same."""
+        self.level = 0
         self.version = 0
         self._rows: SortedDict[bytes, Row] = SortedDict()
         self._bytes = 0

@@ -94,6 +94,7 @@ class TransactionCoordinator:
 
     def __init__(self, first_producer_id: int = 1, producer_id_step: int = 1) -> None:
         """The producer ids of this coordinator: others have other ones, so that no shard takes one program for another."""
+        self.level = 0
         self._producer_id_step = producer_id_step
         self.on_changed: Callable[[str], object] = lambda transactional_id: None
         """Called with the id whose transactions a command may have changed."""

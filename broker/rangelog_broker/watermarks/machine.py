@@ -26,6 +26,7 @@ class WatermarkCoordinator:
     """See the module."""
 
     def __init__(self) -> None:
+        self.level = 0
         self.topics: dict[int, TopicTimes] = {}
         self.on_noted: Callable[[int], object] = lambda topic_id: None
         """Called with a topic's id as a note or an end is applied. Not part of the state."""

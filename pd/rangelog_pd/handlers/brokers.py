@@ -7,6 +7,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.owner_tables import JOURNAL_KEYS
+from rangelog_pd.state.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2 as pb
 from rangelog_proto.v1 import pd_state_pb2
 
@@ -14,7 +15,10 @@ SHARDS_MAX = 1_000
 
 
 async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> pb.RegisterBrokerResponse:
-    """Register a broker. Raises InvalidArgument, PreconditionFailed (another one of this name is alive elsewhere)."""
+    """Register a broker.
+
+    Raises InvalidArgument, PreconditionFailed (another one of this name is alive elsewhere, or its program is too old).
+    """
     check_name("broker", request.name)
     split_address(request.address)
     if request.control_address:
@@ -28,6 +32,8 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
             raise PreconditionFailed(
                 f"another broker named {request.name!r} is alive at {known.address}: choose another name, or stop that one"
             )
+    if not driver.knows_level(LEVEL_BROKERS):
+        request.ClearField("feature_level")
     response = await driver.propose_request(pb.RegisterBrokerResponse, request.request_id, register_broker=request)
     driver.brokers.registered(request.name, request.incarnation, driver.now_ms())
     await driver.assign_owners()
@@ -36,6 +42,8 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     response.rights_version = driver.rights_version()
     response.tokens_version = driver.tokens_version()
     response.quotas_version = driver.quotas_version()
+    with driver.state() as state:
+        response.broker_version = state.owners.broker_version
     return response
 
 
@@ -44,6 +52,11 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
     await driver.barrier()
     with driver.state() as state:
         response = driver.brokers.heartbeat(state.owners, request, driver.now_ms())
+        if (
+            state.cluster_version >= LEVEL_BROKERS and not response.register
+        ):  # registered before there was a broker version?
+            response.register = state.owners.brokers[request.name].feature_level != request.feature_level
+        response.broker_version = state.owners.broker_version
         if not response.register:
             response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))
         response.rights_version = state.rights.version_in_force

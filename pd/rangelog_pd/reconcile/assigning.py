@@ -23,6 +23,8 @@ from rangelog_proto.v1 import broker_pb2
 COMMAND_ASSIGNMENTS_BYTES_MAX = 48 * KIB
 """Below the size of one Raft command, with room for the message around the assignments."""
 _AROUND_BYTES = 4
+RETURNS_MAX = 100
+"""Assignments of one command that are given back; the next ones follow with the next round."""
 
 TOLERANCE = 0.25
 """The difference of two brokers that is left alone, as a part of what one bears on average."""
@@ -85,6 +87,21 @@ def next_move(owners: OwnerTables, view: BrokersView) -> broker_pb2.Assignment |
         return None
     best = min(fitting, key=lambda key: abs(difference / 2 - weights[key]))
     return _assignment(best, alive[least], owners.assignments[best])
+
+
+def next_returns(owners: OwnerTables, view: BrokersView) -> list[broker_pb2.Assignment]:
+    """Return newer owners for what its owner's program is too old to open, a bounded number."""
+    alive = sorted((view.feature_level(each), each.name) for each in owners.brokers.values() if not each.lost)
+    made: list[broker_pb2.Assignment] = []
+    for level, name in alive:
+        if level == alive[-1][0]:
+            break
+        giver, taker = owners.brokers[name], owners.brokers[alive[-1][1]]
+        for key in view.unopenable(giver):
+            row = owners.assignments.find(key)
+            if row is not None and (row.broker, row.incarnation) == (name, giver.incarnation):
+                made.append(_assignment(key, taker, row))
+    return made[:RETURNS_MAX]
 
 
 def _assignment(

@@ -14,6 +14,8 @@ from rangelog_proto.v1 import broker_pb2
 
 LOADS_MAX = 200_000
 """Loads that are kept of one broker; more of them are left out, which costs balance only."""
+UNOPENABLE_MAX = 1_000
+"""Of one broker; the others are heard of once these are assigned to another one."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class BrokerLoads:
     """(events/s, bytes/s) of its shards; none for 0."""
     bytes_per_s: int = 0
     """Of all of them."""
+    unopenable: tuple[ShardKey, ...] = ()
+    """What was written by a later program than its own."""
 
     def put(self, key: ShardKey, load: tuple[int, int]) -> None:
         """Replace the load of a shard."""
@@ -69,6 +73,7 @@ class BrokersView:
             known = self._brokers[request.name] = BrokerLoads(request.incarnation, now_ms)
         known.heard_ms = now_ms
         known.feature_level = request.feature_level
+        known.unopenable = tuple((each.topic_id, each.shard_id) for each in request.unopenable[:UNOPENABLE_MAX])
         if request.complete:
             known.loads.clear()
             known.bytes_per_s = 0
@@ -80,7 +85,13 @@ class BrokersView:
     def feature_level(self, broker: broker_pb2.Broker) -> int:
         """Return the level of a broker's program; 0: not heard in this incarnation, or a program that does not tell."""
         known = self._brokers.get(broker.name)
-        return known.feature_level if known is not None and known.incarnation == broker.incarnation else 0
+        heard = known.feature_level if known is not None and known.incarnation == broker.incarnation else 0
+        return heard or broker.feature_level
+
+    def unopenable(self, broker: broker_pb2.Broker) -> tuple[ShardKey, ...]:
+        """Return what a broker cannot open, since a later program than its own wrote it."""
+        known = self._brokers.get(broker.name)
+        return known.unopenable if known is not None and known.incarnation == broker.incarnation else ()
 
     def load(self, name: str, incarnation: int, key: ShardKey) -> int:
         """Return the bytes/s of a shard, as its owner reports it."""

@@ -5,7 +5,7 @@ Pure, as reconcile/commands.py is: each command is checked again when it is appl
 
 from __future__ import annotations
 
-from rangelog_pd.reconcile.assigning import next_assignments, next_move
+from rangelog_pd.reconcile.assigning import next_assignments, next_move, next_returns
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_proto.v1 import pd_state_pb2
@@ -27,6 +27,9 @@ def owner_commands(owners: OwnerTables, view: BrokersView, now_ms: float) -> lis
     assign = assign_command(owners)
     if assign is not None:
         return [assign]
+    returns = next_returns(owners, view)
+    if returns:
+        return [pd_state_pb2.Command(assign_shards=pd_state_pb2.AssignShards(assignments=returns))]
     if now_ms - view.moved_ms < MOVE_INTERVAL_MS:
         return []
     move = next_move(owners, view)

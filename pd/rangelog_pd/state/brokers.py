@@ -3,11 +3,14 @@
 What holds: an owner epoch rises with each assignment of its shard. An assignment is taken only if the owner epoch before it is
 still the shard's, the shard is current, and the broker is alive in that incarnation; so two leaders never undo each other's
 assignments. It is a hint to the broker; the epoch of the shard's stream decides who writes.
+
+The broker version is a level that every broker has that may own something: they write into journals what needs it. It follows
+from the levels in the rows, and never falls: a broker of an earlier program could not read what it is to own, and is refused.
 """
 
 from __future__ import annotations
 
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, BROKERS_MAX, COMMAND_SHARDS_MAX, NAME_LENGTH_MAX
 from rangelog_pd.state.store import State
@@ -18,7 +21,10 @@ from rangelog_proto.v1 import broker_pb2, pd_state_pb2
 def register_broker(
     state: State, request: broker_pb2.RegisterBrokerRequest, now_ms: int
 ) -> broker_pb2.RegisterBrokerResponse:
-    """Register a broker, or another incarnation of it; one that was lost is alive again. Raises InvalidArgument."""
+    """Register a broker, or another incarnation of it; one that was lost is alive again.
+
+    Raises InvalidArgument, PreconditionFailed (its program is older than what the brokers have written).
+    """
     check_name("broker", request.name)
     if not request.incarnation:
         raise InvalidArgument("a broker registers with an incarnation above 0")
@@ -26,6 +32,11 @@ def register_broker(
         raise InvalidArgument(f"a broker registers with its address, of at most {ADDRESS_LENGTH_MAX} characters")
     if max(len(request.zone), len(request.version)) > NAME_LENGTH_MAX:
         raise InvalidArgument(f"zone and version of a broker have at most {NAME_LENGTH_MAX} characters")
+    if request.feature_level < state.owners.broker_version:
+        raise PreconditionFailed(
+            f"the broker {request.name!r} has feature level {request.feature_level or 'none'}, and the brokers of this cluster "
+            f"have written what needs {state.owners.broker_version}: start it with the program that they run"
+        )
     if request.name not in state.owners.brokers and len(state.owners.brokers) >= BROKERS_MAX:
         _forget_lost(state)
     broker = broker_pb2.Broker(
@@ -36,8 +47,10 @@ def register_broker(
         zone=request.zone,
         version=request.version,
         registered_ms=now_ms,
+        feature_level=request.feature_level,
     )
     state.owners.brokers.put(request.name, broker)
+    state.owners.raise_version(state.cluster_version)
     return broker_pb2.RegisterBrokerResponse(cluster_id=state.cluster_id)
 
 
@@ -58,6 +71,7 @@ def mark_broker_lost(state: State, command: pd_state_pb2.MarkBrokerLost, now_ms:
     lost = copy_of(known)
     lost.lost = True
     state.owners.brokers.put(command.name, lost)
+    state.owners.raise_version(state.cluster_version)
 
 
 def assign_shards(state: State, command: pd_state_pb2.AssignShards, now_ms: int) -> None:

@@ -53,6 +53,7 @@ def _name_cluster(state: State, command: pd_state_pb2.NameCluster, now_ms: int) 
 
 def _set_cluster_version(state: State, command: pd_state_pb2.SetClusterVersion, now_ms: int) -> None:
     state.cluster_version = max(state.cluster_version, command.version)
+    state.owners.raise_version(state.cluster_version)
 
 
 _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {

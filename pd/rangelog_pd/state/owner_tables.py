@@ -25,6 +25,8 @@ class OwnerTables:
 
     def __init__(self, note: Hook[broker_pb2.Assignment]) -> None:
         """`note`: the hook that notes changes for followers."""
+        self.broker_version = 0
+        """The feature level that every broker has, at most the cluster version. It never falls."""
         self.owned: dict[str, dict[ShardKey, None]] = {}
         """What is assigned to each broker, by name, whatever its incarnation."""
         self.unowned: dict[ShardKey, None] = {}
@@ -36,6 +38,11 @@ class OwnerTables:
         """Whether a broker is registered in this incarnation and not lost."""
         broker = self.brokers.find(name)
         return broker is not None and broker.incarnation == incarnation and not broker.lost
+
+    def raise_version(self, cluster_version: int) -> None:
+        """Raise the broker version to the level that all brokers that are not lost have registered with."""
+        levels = (each.feature_level for each in self.brokers.values() if not each.lost)
+        self.broker_version = max(self.broker_version, min(cluster_version, min(levels, default=0)))
 
     def can_be_owned(self, key: ShardKey) -> bool:
         """Whether this is a current shard or a coordinator journal."""

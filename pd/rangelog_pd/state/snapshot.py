@@ -96,6 +96,7 @@ def freeze(state: State, results: Results) -> Frozen:
         audit=state.audit.row() if state.audit.stream_id else None,
         tokens_version=state.tokens.version,
         quotas_version=state.quotas.version,
+        broker_version=state.owners.broker_version,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -233,6 +234,7 @@ def _build(
     state.audit.load(header.audit, audit_entries)
     state.tokens.load(tokens, token_keys, header.tokens_version)
     state.quotas.load(quotas, header.quotas_version)
+    state.owners.broker_version = header.broker_version
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

@@ -54,6 +54,9 @@ LEVEL_TOKENS = 10
 LEVEL_QUOTAS = 11
 """From this cluster version on, there are quotas."""
 
+LEVEL_BROKERS = versions.LEVEL_BROKERS
+"""From this cluster version on, there is a broker version."""
+
 _TOPIC_ACTIONS = (
     "create_namespace",
     "delete_namespace",
@@ -119,6 +122,7 @@ _FIELDS = {
         ("request.drops_trimmed", LEVEL_PACKING),
         ("request.encrypted", LEVEL_ENCRYPTION),
     ),
+    "register_broker": (("feature_level", LEVEL_BROKERS),),
     "prepare_object": (("request.encrypted", LEVEL_ENCRYPTION),),
     "commit_object": (("encryption_key_id", LEVEL_ENCRYPTION),),
     "commit_repack": (("encryption_key_id", LEVEL_ENCRYPTION),),

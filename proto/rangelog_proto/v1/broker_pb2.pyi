@@ -43,7 +43,7 @@ class Assignment(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[int] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("request_id", "name", "incarnation", "address", "zone", "version", "control_address")
+    __slots__ = ("request_id", "name", "incarnation", "address", "zone", "version", "control_address", "feature_level")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class RegisterBrokerRequest(_message.Message):
     ZONE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     incarnation: int
@@ -58,23 +59,26 @@ class RegisterBrokerRequest(_message.Message):
     zone: str
     version: str
     control_address: str
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ...) -> None: ...
+    feature_level: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
-    __slots__ = ("cluster_id", "heartbeat_interval_ms", "rate_minute_ms", "rights_version", "tokens_version", "quotas_version")
+    __slots__ = ("cluster_id", "heartbeat_interval_ms", "rate_minute_ms", "rights_version", "broker_version", "tokens_version", "quotas_version")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     RATE_MINUTE_MS_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_VERSION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     heartbeat_interval_ms: int
     rate_minute_ms: int
     rights_version: int
+    broker_version: int
     tokens_version: int
     quotas_version: int
-    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., rate_minute_ms: _Optional[int] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., rate_minute_ms: _Optional[int] = ..., rights_version: _Optional[int] = ..., broker_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class ShardLoad(_message.Message):
     __slots__ = ("topic_id", "shard_id", "events_per_s", "bytes_per_s", "events_averages", "bytes_averages", "mature")
@@ -105,36 +109,40 @@ class ShardCover(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class BrokerHeartbeatRequest(_message.Message):
-    __slots__ = ("name", "incarnation", "loads", "complete", "covered", "feature_level")
+    __slots__ = ("name", "incarnation", "loads", "complete", "covered", "feature_level", "unopenable")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOADS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     COVERED_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    UNOPENABLE_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     loads: _containers.RepeatedCompositeFieldContainer[ShardLoad]
     complete: bool
     covered: _containers.RepeatedCompositeFieldContainer[ShardCover]
     feature_level: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., feature_level: _Optional[int] = ...) -> None: ...
+    unopenable: _containers.RepeatedCompositeFieldContainer[OwnedShard]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., feature_level: _Optional[int] = ..., unopenable: _Optional[_Iterable[_Union[OwnedShard, _Mapping]]] = ...) -> None: ...
 
 class BrokerHeartbeatResponse(_message.Message):
-    __slots__ = ("register", "send_all", "cover", "rights_version", "tokens_version", "quotas_version")
+    __slots__ = ("register", "send_all", "cover", "rights_version", "broker_version", "tokens_version", "quotas_version")
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     SEND_ALL_FIELD_NUMBER: _ClassVar[int]
     COVER_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_VERSION_FIELD_NUMBER: _ClassVar[int]
     register: bool
     send_all: bool
     cover: _containers.RepeatedCompositeFieldContainer[ShardCover]
     rights_version: int
+    broker_version: int
     tokens_version: int
     quotas_version: int
-    def __init__(self, register: bool = ..., send_all: bool = ..., cover: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., rights_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, register: bool = ..., send_all: bool = ..., cover: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., rights_version: _Optional[int] = ..., broker_version: _Optional[int] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class ReportBrokerLostRequest(_message.Message):
     __slots__ = ("name", "incarnation")

@@ -445,7 +445,7 @@ class Section(_message.Message):
     def __init__(self, kind: _Optional[_Union[SectionKind, str]] = ..., version: _Optional[int] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
 class SnapshotHeader(_message.Message):
-    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id", "next_topic_id", "next_cursor_version", "restore", "lost_streams_from", "lost_streams_to", "rights_version", "rights_enforced", "audit", "tokens_version", "quotas_version")
+    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id", "next_topic_id", "next_cursor_version", "broker_version", "restore", "lost_streams_from", "lost_streams_to", "rights_version", "rights_enforced", "audit", "tokens_version", "quotas_version")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -453,6 +453,7 @@ class SnapshotHeader(_message.Message):
     NEXT_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_VERSION_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     LOST_STREAMS_FROM_FIELD_NUMBER: _ClassVar[int]
     LOST_STREAMS_TO_FIELD_NUMBER: _ClassVar[int]
@@ -468,6 +469,7 @@ class SnapshotHeader(_message.Message):
     next_object_id: int
     next_topic_id: int
     next_cursor_version: int
+    broker_version: int
     restore: _restore_status_pb2.RestoreMark
     lost_streams_from: int
     lost_streams_to: int
@@ -476,7 +478,7 @@ class SnapshotHeader(_message.Message):
     audit: _audit_pb2.AuditState
     tokens_version: int
     quotas_version: int
-    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., next_cursor_version: _Optional[int] = ..., restore: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ..., lost_streams_from: _Optional[int] = ..., lost_streams_to: _Optional[int] = ..., rights_version: _Optional[int] = ..., rights_enforced: bool = ..., audit: _Optional[_Union[_audit_pb2.AuditState, _Mapping]] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., next_cursor_version: _Optional[int] = ..., broker_version: _Optional[int] = ..., restore: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ..., lost_streams_from: _Optional[int] = ..., lost_streams_to: _Optional[int] = ..., rights_version: _Optional[int] = ..., rights_enforced: bool = ..., audit: _Optional[_Union[_audit_pb2.AuditState, _Mapping]] = ..., tokens_version: _Optional[int] = ..., quotas_version: _Optional[int] = ...) -> None: ...
 
 class SnapshotRows(_message.Message):
     __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments", "retention_cuts", "consumed_cuts", "tier_stores", "cursors", "access_rules", "audit_entries", "tokens", "token_keys", "quotas")

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Coroutine
 from typing import Any, TextIO
 
 import rangelog
@@ -79,19 +80,35 @@ async def consume(client: rangelog.Client, topic: str, lines: Lines, stopped: as
     await _follow(client.topic_reader(topic, follow=True), lines, stopped)
 
 
+async def commit(client: rangelog.Client, topic: str, lines: Lines, stopped: asyncio.Event) -> None:
+    """Process a topic as the one member of a group, and commit after each record."""
+
+    async def run() -> None:
+        async with client.group(f"{topic}-group", topic, session_s=60) as member:
+            async for record in member:
+                await member.commit()
+                lines.write("read", record.shard_id, record.offset, _number(record.value))
+
+    await _until_stopped(run(), stopped)
+
+
 async def _follow(reader: Any, lines: Lines, stopped: asyncio.Event) -> None:
     async def run() -> None:
         async for record in reader:
             lines.write("read", getattr(record, "shard_id", 0), record.offset, _number(record.value))
 
-    running, end = asyncio.create_task(run()), asyncio.create_task(stopped.wait())
+    await _until_stopped(run(), stopped)
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
+    running, end = asyncio.create_task(work), asyncio.create_task(stopped.wait())
     await asyncio.wait((running, end), return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         running.result()
     running.cancel()
 
 
-ROLES = {"write": write, "produce": produce, "read": read, "consume": consume}
+ROLES = {"write": write, "produce": produce, "read": read, "consume": consume, "commit": commit}
 
 
 async def main(role: str, pd: str, name: str, output: str) -> None:

@@ -17,6 +17,7 @@ from rangelog.errors import (
     StreamSealed,
     TopicNotFound,
     Unavailable,
+    UnsupportedVersion,
 )
 from rangelog_broker.hosting import host as hosts
 from rangelog_broker.hosting.host import Host
@@ -108,6 +109,22 @@ async def test_failures_are_retried_with_growing_pauses(bench: Bench, caplog: py
     bench.closing[-1].set_result(None)
     await until(lambda: bench.tries == 25)
     assert bench.pauses == [0.02]
+
+
+async def test_what_a_later_program_wrote_is_reported(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Until it can be opened, or is assigned to another broker."""
+    caplog.set_level(logging.CRITICAL, "rangelog.broker")
+    bench.outcomes = [UnsupportedVersion("later"), Unavailable("no"), UnsupportedVersion("later")]
+    bench.host.assigned(KEY)
+    await until(lambda: bench.tries == 2)
+    assert bench.host.unopenable() == [KEY]
+    await until(lambda: bench.open == 1)
+    assert bench.host.unopenable() == []
+    bench.outcomes = [UnsupportedVersion("later")] * 1_000
+    bench.closing[-1].set_result(None)
+    await until(lambda: bench.host.unopenable() == [KEY])
+    bench.host.withdrawn(KEY)
+    assert bench.host.unopenable() == []
 
 
 @pytest.mark.parametrize("error", [StreamSealed("x"), StreamNotFound("x"), ShardNotFound("x"), TopicNotFound("x")])

@@ -24,12 +24,14 @@ from rangelog.errors import (
     WriterFenced,
 )
 from rangelog.testing import FakeCluster
+from rangelog_broker.journal import fold as fold_module
 from rangelog_broker.journal import journal as journal_module
 from rangelog_broker.journal.entry import COMMAND_BYTES_MAX
 from rangelog_broker.journal.journal import Journal, _restored
 from rangelog_broker.journal.owner import OwnerLimits
 from rangelog_broker.journal.replay import JournalReplay
 from rangelog_broker.journal.sessions import MESSAGE_CHARACTERS_MAX
+from rangelog_core.versions import FEATURE_LEVEL
 from tests.support.journal_machines import Chain, link
 
 pytestmark = pytest.mark.virtual
@@ -244,6 +246,29 @@ async def test_an_entry_of_a_later_version_closes_the_journal(client: Client) ->
     again = await Journal.open(client, NAME, Later)
     assert again.machine.commands == [b"a"]
     await again.close()
+
+
+async def test_commands_follow_the_level_that_all_brokers_have(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one place of the log on, at each owner alike; one of an earlier program opens neither entries nor snapshot of it."""
+    limits = OwnerLimits(snapshot_entries=8, snapshot_bytes_min=1)
+    for count in (1, 10):
+        journal = await opened(client, limits=limits)
+        await journal.propose_own(b"a")
+        for _ in range(2):
+            journal.raise_level(FEATURE_LEVEL + 7)
+        journal.raise_level(FEATURE_LEVEL - 1)
+        for _ in range(count):
+            await journal.propose_own(b"b")
+        assert journal.machine.level == FEATURE_LEVEL, "what this program does not know is left to those that do"
+        before = journal.machine.digest
+        await journal.close()
+        again = await opened(client, limits=limits)
+        assert (again.machine.level, again.machine.digest) == (FEATURE_LEVEL, before)
+        await again.close()
+        with monkeypatch.context() as earlier:
+            earlier.setattr(fold_module, "FEATURE_LEVEL", FEATURE_LEVEL - 1)
+            with pytest.raises(UnsupportedVersion, match="upgrade this broker"):
+                await opened(client, limits=limits)
 
 
 async def test_what_is_replayed_lets_others_have_their_turn(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,13 @@ class Walk:
     def prove(self) -> None:
         self.send(self.owner.prove())
 
+    def raise_level(self) -> None:
+        level = self.owner.fold.level + self.draw.randint(0, 1)
+        proposed = self.owner.raise_level(level)
+        if proposed is not None:
+            self.seen["level"] += 1
+            self.send(proposed)
+
     def own(self) -> None:
         self.send(self.owner.propose_own(Own(self.clock(), b"own")))
 
@@ -176,7 +183,7 @@ class Walk:
     def run(self, steps: int) -> None:
         weights = {
             self.propose: 8, self.ask_again: 3, self.own: 1, self.prove: 1, self.flush: 6, self.ack: 8, self.snapshot: 6,
-            self.takeover: 0.5, self.open_session: 1,
+            self.takeover: 0.5, self.open_session: 1, self.raise_level: 0.2,
         }  # fmt: skip
         for _ in range(steps):
             self.draw.choices(list(weights), list(weights.values()))[0]()
@@ -193,7 +200,15 @@ class Walk:
 
 def state_of(fold: Fold) -> tuple[object, ...]:
     assert isinstance(fold.machine, Chain)
-    return fold.applied_offset, fold.now_ms, fold.machine.digest, fold.machine.commands, list(fold.sessions.snapshot())
+    assert fold.level == fold.machine.level
+    return (
+        fold.applied_offset,
+        fold.now_ms,
+        fold.level,
+        fold.machine.digest,
+        fold.machine.commands,
+        list(fold.sessions.snapshot()),
+    )
 
 
 def check(walk: Walk) -> None:
@@ -217,7 +232,7 @@ def test_every_walk_ends_with_one_state(first: int) -> None:
         check(walk)
         seen += walk.seen
     assert set(seen) == {
-        "takeover", "lost in flight", "asked again while in flight", "known at once", "piece", "trim",
+        "takeover", "lost in flight", "asked again while in flight", "known at once", "piece", "trim", "level",
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangelog_core.limits import COMMAND_BYTES_MAX, NAME_LENGTH_MAX
-from rangelog_pd.reconcile.assigning import next_assignments, next_move
+from rangelog_pd.reconcile.assigning import next_assignments, next_move, next_returns
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_proto.v1 import broker_pb2, pd_state_pb2, topic_pb2
@@ -234,3 +234,25 @@ def test_the_load_of_a_shard_goes_with_it() -> None:
     view.carry((1, 5), "b1", "b2")
     view.carry((1, 9), "b2", "b9")
     assert view.total("b2", 1) == 10
+
+
+def test_what_an_older_program_cannot_open_goes_to_a_newer_one() -> None:
+    """To the newest one alive; not from one of the newest, and only what it still owns in this incarnation."""
+    owners = tables(4, "b1", "b2", "b3")
+    view = BrokersView(5_000)
+
+    def beat(name: str, level: int, *unopenable: int) -> None:
+        rows = [broker_pb2.OwnedShard(topic_id=1, shard_id=each) for each in unopenable]
+        request = broker_pb2.BrokerHeartbeatRequest(name=name, incarnation=1, feature_level=level, unopenable=rows)
+        view.heartbeat(owners, request, 0)
+
+    assign_all(owners)
+    mine = [key[1] for key in owners.owned["b1"] if key[0]]
+    beat("b1", 12, *range(4))
+    beat("b2", 12)
+    assert next_returns(owners, view) == []
+    beat("b3", 13, 0)
+    made = next_returns(owners, view)
+    assert [(each.shard_id, each.broker) for each in made] == [(each, "b3") for each in mine]
+    take(owners, made)
+    assert next_returns(owners, view) == []

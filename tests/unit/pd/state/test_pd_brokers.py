@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_pd.state import brokers
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.owner_tables import JOURNAL_KEYS, JOURNALS
 from rangelog_pd.state.tables import ShardKey
+from rangelog_pd.state.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.support.pd_topics import TopicCalls, part
 
@@ -240,3 +241,41 @@ def check_queue(machine: Machine, epochs: dict[ShardKey, int]) -> None:
     for key, each in owners.assignments.items():
         assert each.owner_epoch >= epochs.get(key, 0)
         epochs[key] = each.owner_epoch
+
+
+def raise_cluster_version(pd: Any, version: int) -> None:
+    pd.do(pd_pb2.CreateStreamResponse, set_cluster_version=pd_state_pb2.SetClusterVersion(version=version))
+
+
+def test_the_broker_version_is_what_every_broker_has(topics: TopicCalls) -> None:
+    """Of those that are not lost, and at most the cluster version; it never falls, across a restart neither."""
+    pd = topics.pd
+    raise_cluster_version(pd, LEVEL_BROKERS)
+    versions = lambda: pd.state.owners.broker_version  # noqa: E731
+    register(pd, "b1", feature_level=LEVEL_BROKERS + 2)
+    pd.reload()
+    assert versions() == LEVEL_BROKERS
+    raise_cluster_version(pd, LEVEL_BROKERS + 1)
+    assert versions() == LEVEL_BROKERS + 1
+    register(pd, "b2", feature_level=LEVEL_BROKERS + 1)
+    raise_cluster_version(pd, LEVEL_BROKERS + 3)
+    assert versions() == LEVEL_BROKERS + 1
+    lose(pd, "b2")
+    assert versions() == LEVEL_BROKERS + 2
+    with pytest.raises(PreconditionFailed, match="start it with the program that they run"):
+        register(pd, "b2", 2, feature_level=LEVEL_BROKERS + 1)
+    assert pd.state.owners.brokers["b2"].lost
+    register(pd, "b2", 2, feature_level=LEVEL_BROKERS + 3)
+    assert versions() == LEVEL_BROKERS + 2
+
+
+def test_one_broker_that_tells_no_level_keeps_the_version_down(topics: TopicCalls) -> None:
+    """As all do before the cluster version rises; they tell it as they register once more."""
+    pd = topics.pd
+    register(pd, "b1")
+    register(pd, "b2")
+    raise_cluster_version(pd, LEVEL_BROKERS)
+    register(pd, "b1", feature_level=LEVEL_BROKERS)
+    assert pd.state.owners.broker_version == 0
+    register(pd, "b2", feature_level=LEVEL_BROKERS)
+    assert pd.state.owners.broker_version == LEVEL_BROKERS
