@@ -150,3 +150,16 @@ def decode_merged(value: bytes) -> MergedFrom:
     if len(value) != _MERGED.size:
         raise ProtocolViolation(f"a record batch's transaction field of {len(value)} bytes")
     return MergedFrom(*_MERGED.unpack(value))
+
+
+def origin_of(fields: Mapping[int, bytes]) -> Producer | MergedFrom | None:
+    """Return where a shard's batch comes from; None: its fields do not say. Raises ProtocolViolation.
+
+    A batch that names a producer is that producer's, whatever else it names: its owner took it for one. So who appends a batch
+    and who replays it never differ.
+    """
+    producer = fields.get(Tag.PRODUCER)
+    if producer is not None:
+        return decode_producer(producer)
+    merged = fields.get(Tag.TRANSACTION)
+    return decode_merged(merged) if merged is not None else None

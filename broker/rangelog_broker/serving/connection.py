@@ -457,17 +457,19 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
 
 def _checked(payload: bytes) -> tuple[BatchHeader, Producer]:
-    """Return the header of a producer's batch, and its producer. Raises InvalidArgument."""
+    """Return the header of a producer's batch, and its producer. Raises InvalidArgument.
+
+    Nothing but the producer may be in the header's extension: the log would keep it, and later owners read more into it.
+    """
     try:
         header, fields = check_batch_fields(payload)
-        field_value = fields.get(Tag.PRODUCER)
         columns = open_columns(header, payload, fields)  # what no reader can decode would stop all readers of the shard
         check_record_headers(columns, 0, header.count)
     except (ProtocolViolation, Corruption, UnsupportedVersion) as error:
         raise InvalidArgument(f"not a batch: {error.message}") from error
-    if field_value is None or not header.count:
-        raise InvalidArgument("a batch for a shard has records, and names its producer")
-    return header, decode_producer(field_value)
+    if fields.keys() != {Tag.PRODUCER} or not header.count:
+        raise InvalidArgument("a batch for a shard has records, and names its producer and nothing else")
+    return header, decode_producer(fields[Tag.PRODUCER])
 
 
 def make_factory(port: ProducerPort) -> Callable[[], ProducerConnection]:

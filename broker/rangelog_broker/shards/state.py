@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from rangelog_broker.shards.producer_table import AckedBatch, ProducerTable
 from rangelog_broker.shards.staging import MERGES, STAGERS, Merges
 from rangelog_core.batch import BatchHeader
-from rangelog_core.batch_extension import MergedFrom, Tag, decode_merged, decode_producer
+from rangelog_core.batch_extension import MergedFrom, origin_of
 from rangelog_core.errors import Corruption
 
 
@@ -34,15 +34,14 @@ class ShardState:
 
     def fold(self, header: BatchHeader, fields: dict[int, bytes]) -> None:
         """Add the log's next batch by its header. Raises Corruption."""
-        merged = fields.get(Tag.TRANSACTION)
-        if merged is not None:
-            self.merges.note(decode_merged(merged))
-            return
-        producer = fields.get(Tag.PRODUCER)
-        if producer is None:
+        origin = origin_of(fields)
+        if origin is None:
             raise Corruption(f"the batch at {header.base_offset} of a shard names neither producer nor transaction")
+        if isinstance(origin, MergedFrom):
+            self.merges.note(origin)
+            return
         end = header.base_offset + header.count
-        self.note(AckedBatch(decode_producer(producer), header.base_offset, end, header.max_timestamp_ms))
+        self.note(AckedBatch(origin, header.base_offset, end, header.max_timestamp_ms))
 
     def note_merged(self, merged: MergedFrom) -> None:
         """Add a merged batch, the log's next one. Raises Corruption."""

@@ -201,8 +201,8 @@ def _without_producer() -> bytes:
     )
 
 
-def _with_field(value: bytes) -> bytes:
-    extension = encode_extension({Tag.PRODUCER: value})
+def _with_field(value: bytes, more: dict[int, bytes] | None = None) -> bytes:
+    extension = encode_extension({Tag.PRODUCER: value} | (more or {}))
     return encode_batch(
         stream_id=0, range_index=0, epoch=0, base_offset=0, timestamps_ms=[5], values=[b"x"], extension=extension
     )
@@ -233,6 +233,10 @@ def _undecodable(at: int, byte: int) -> bytes:
         _with_field(b""),
         _with_field(bytes(19)),
         _with_field(bytes(40)),
+        _with_field(bytes(20), {Tag.TRANSACTION: bytes(36)}),
+        _with_field(bytes(20), {Tag.KEY_RANGE: b""}),
+        _with_field(bytes(20), {Tag.CONTROL: b""}),
+        _with_field(bytes(20), {0xFFFF: b"of a later program"}),
     ],
 )
 async def test_what_is_no_batch_of_a_producer_is_refused(

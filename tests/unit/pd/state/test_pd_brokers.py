@@ -267,6 +267,9 @@ def test_the_broker_version_is_what_every_broker_has(topics: TopicCalls) -> None
     assert pd.state.owners.brokers["b2"].lost
     register(pd, "b2", 2, feature_level=LEVEL_BROKERS + 3)
     assert versions() == LEVEL_BROKERS + 2
+    lose(pd, "b1")
+    lose(pd, "b2", 2)
+    assert versions() == LEVEL_BROKERS + 3, "that of the last one"
 
 
 def test_one_broker_that_tells_no_level_keeps_the_version_down(topics: TopicCalls) -> None:
