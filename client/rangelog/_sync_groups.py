@@ -42,7 +42,7 @@ class GroupMember:
         return self._loop.iterate(self._member.chunks())
 
     def commit(self, *, metadata: bytes = b"") -> None:
-        """Commit all records that were handed out. Raises ShardLost, MemberNotFound, RequestTimeout."""
+        """Commit all records that were handed out. Raises ShardLost, MemberNotFound, MemberFenced, RequestTimeout."""
         self._loop.run(self._member.commit(metadata=metadata))
 
     def rewind(self) -> None:

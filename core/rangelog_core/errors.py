@@ -219,6 +219,12 @@ class MemberNotFound(RangelogError):
     code = "MEMBER_NOT_FOUND"
 
 
+class MemberFenced(RangelogError):
+    """A later instance with the same member id has joined the consumer group: this one is taken out, and commits nothing."""
+
+    code = "MEMBER_FENCED"
+
+
 class TransactionNotFound(RangelogError):
     """The transaction was never begun, or finished so long ago that it was forgotten."""
 

@@ -61,6 +61,7 @@ _EXITS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.TopicExists, EXIT_PRECONDITION),
     (errors.StreamSealed, EXIT_PRECONDITION),
     (errors.WriterFenced, EXIT_PRECONDITION),
+    (errors.MemberFenced, EXIT_PRECONDITION),
     (errors.ProducerFenced, EXIT_PRECONDITION),
     (errors.PreconditionFailed, EXIT_PRECONDITION),
     (errors.RecordTooLarge, EXIT_FAILED),

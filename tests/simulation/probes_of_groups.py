@@ -15,6 +15,7 @@ CORNER_CASES = (
     "a member of a group was killed",
     "a member of a group stood still",
     "a member of a group was cut off",
+    "an earlier instance of a member was taken out",
     "a silent member was taken out",
     "a commit of a member that was taken out was refused",
     "a commit under an earlier generation was refused",
@@ -44,9 +45,9 @@ def watch_groups(watch: Any, cluster: VirtualCluster) -> None:
             note("a commit came behind a later one")
         return found
 
-    def hear(self: Group, inner: Any, member: str, now_ms: int) -> None:
+    def hear(self: Group, inner: Any, member: str, *args: Any) -> None:
         try:
-            inner(self, member, now_ms)
+            inner(self, member, *args)
         except MemberNotFound:
             note("a commit of a member that was taken out was refused")
             raise

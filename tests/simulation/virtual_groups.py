@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog._consume.group import GroupMember
 from rangelog._consume.group_calls import GroupCalls
-from rangelog.errors import MemberNotFound, RangelogError, ShardLost
+from rangelog.errors import MemberFenced, MemberNotFound, RangelogError, ShardLost
 from rangelog_proto.v1 import group_pb2, topic_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from tests.simulation.virtual_time import Process
@@ -37,21 +37,21 @@ MEMBERS = 3
 SESSION_S = 1.5
 GROUP = "consumers"
 ARRIVES_S = 120.0
-TROUBLES = ("kill", "kill", "pause", "pause", "cut", "leave", "nothing")
+TROUBLES = ("kill", "kill", "pause", "pause", "cut", "leave", "twin", "nothing")
 
 
 class NotedCalls:
-    """The calls of a member; its commits are noted."""
+    """The calls of one instance of a member; its commits are noted."""
 
-    def __init__(self, inner: GroupCalls, group: VirtualGroup) -> None:
-        self._inner, self._group = inner, group
+    def __init__(self, inner: GroupCalls, group: VirtualGroup, instance: str) -> None:
+        self._inner, self._group, self._instance = inner, group, instance
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def commit(self, name: str, commit: group_pb2.GroupCommit, timeout_s: float) -> pb.CommitPositionsResponse:
         """As GroupCalls."""
-        numbers = self._group.note_sent(commit)
+        numbers = self._group.note_sent(self._instance, commit)
         chance = self._group.clients.chance
         if chance.random() < 0.1:  # a later one, of another task of the member, overtakes it
             await asyncio.sleep(chance.expovariate(1 / 0.3))
@@ -97,11 +97,14 @@ class VirtualGroup:
         gone = [role for role in self.members if not clients.lives_on(role)]
         free = [self.members.pop(role) for role in gone]
         while len(self.members) < MEMBERS:
-            self._numbers += 1
-            member_id = free.pop() if free and chance.random() < 0.5 else f"m{self._numbers}"
-            role = f"g-{GROUP}-{self._numbers}"
-            self.members[role] = member_id
-            clients.start(role, self._consume(member_id))
+            self._start(free.pop() if free and chance.random() < 0.5 else "")
+
+    def _start(self, member_id: str) -> None:
+        """Start a member under an id; "": a new one."""
+        self._numbers += 1
+        role = f"g-{GROUP}-{self._numbers}"
+        self.members[role] = member_id or f"m{self._numbers}"
+        self.clients.start(role, self._consume(self.members[role]))
 
     def _trouble(self) -> None:
         """Something happens to a member."""
@@ -126,6 +129,8 @@ class VirtualGroup:
             clients.cluster.note("a member of a group was cut off")
         elif kind == "leave":
             clients.dismiss(role)
+        elif kind == "twin":  # a supervisor that takes it for dead starts it once more
+            self._start(self.members[role])
 
     def _resume(self, process: Process) -> None:
         if process.paused:
@@ -145,46 +150,53 @@ class VirtualGroup:
             member = client.group(
                 GROUP, self.topic, member_id=member_id, session_s=SESSION_S, auto_commit_s=auto_commit_s
             )
-            self._note_member(member)
+            instance = self._note_member(member)
             try:
                 async with member:
                     committing = asyncio.create_task(self._commit_in_the_calm(member))
                     try:
-                        await self._read(member)
+                        await self._read(member, instance)
                     finally:
                         committing.cancel()
+            except MemberFenced:
+                self.clients.cluster.note("an earlier instance of a member was taken out")
+                return
             except RangelogError as error:
                 self.clients.cluster.note(f"member: {type(error).__name__}")
                 await asyncio.sleep(0.3)
 
-    def _note_member(self, member: GroupMember) -> None:
+    def _note_member(self, member: GroupMember) -> str:
+        """Have what a member gets and commits noted; return the name of this instance."""
         core: Any = member._core
         viewed = core.viewed
-        member._calls = NotedCalls(member._calls, self)  # type: ignore[assignment]
+        self._numbers += 1
+        instance = f"{member.member_id}#{self._numbers}"
+        member._calls = NotedCalls(member._calls, self, instance)  # type: ignore[assignment]
 
         def noted(view: group_pb2.GroupView) -> None:
             for each in view.assigned:
                 shard = each.shard.shard_id
                 if not core.holds((each.shard.topic_id, shard), each.since):
-                    self.history.append(Given(member.member_id, shard, each.since, each.offset))
+                    self.history.append(Given(instance, shard, each.since, each.offset))
             viewed(view)
 
         core.viewed = noted
+        return instance
 
-    async def _read(self, member: GroupMember) -> None:
+    async def _read(self, member: GroupMember, instance: str) -> None:
         """Process records, slower than they come at times; commit now and then."""
         core: Any = member._core
         chance, pause_s = self.clients.chance, self.clients.chance.choice([0.0, 0.0, 0.02])
         async for record in member:
             since = next(held.since for shard, held in core._held.items() if shard.shard_id == record.shard_id)
-            self.history.append(Handed(member.member_id, record.shard_id, since, record.offset))
+            self.history.append(Handed(instance, record.shard_id, since, record.offset))
             draw = chance.random()
             if draw < 0.02:
                 await asyncio.sleep(chance.expovariate(1 / 0.1))
             elif pause_s and draw < 0.2:
                 await asyncio.sleep(pause_s)
             if draw > 0.97:
-                with suppress(MemberNotFound, ShardLost):
+                with suppress(MemberFenced, MemberNotFound, ShardLost):
                     await member.commit()
 
     async def _commit_in_the_calm(self, member: GroupMember) -> None:
@@ -197,14 +209,14 @@ class VirtualGroup:
 
     # ---- what is noted
 
-    def note_sent(self, commit: group_pb2.GroupCommit) -> dict[int, int]:
-        """Note what a commit names; return the numbers by shard."""
+    def note_sent(self, instance: str, commit: group_pb2.GroupCommit) -> dict[int, int]:
+        """Note what a commit of an instance names; return the numbers by shard."""
         found = {}
         for each in commit.positions:
             self._numbers += 1
             shard = each.shard.shard_id
             found[shard] = self._numbers
-            self.history.append(CommitSent(self._numbers, commit.member, shard, each.since, each.offset))
+            self.history.append(CommitSent(self._numbers, instance, shard, each.since, each.offset))
         return found
 
     async def _look(self) -> dict[int, int]:

@@ -16,6 +16,7 @@ from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owner import OwnerLimits
 from rangelog_broker.journal.standby import Standby
 from rangelog_core.errors import RangelogError, RequestTimeout, SessionExpired
+from rangelog_core.versions import FEATURE_LEVEL
 from tests.simulation import virtual_streams
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_time import Process, here
@@ -100,6 +101,8 @@ class Journals:
                 clients.cluster.note(f"journal: {type(error).__name__}")
                 continue
             clients.cluster.note("journal opened")
+            if chance.random() < 0.3:
+                journal.raise_level(chance.randint(1, FEATURE_LEVEL))
             self.owners[name] = here(), journal
             while journal.closed is None and not clients.stopping and chance.random() < 0.97:
                 await asyncio.sleep(0.3)

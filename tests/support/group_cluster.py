@@ -22,6 +22,7 @@ from rangelog_broker.journal.journal import Journal, wall_ms
 from rangelog_core.errors import NotOwner, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.owner_calls import OwnedKey
+from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import group_service_pb2, topic_pb2, transaction_pb2, transaction_service_pb2
 
 _OUTPUTS = {
@@ -173,6 +174,7 @@ class Broker:
         if [each async for each in self.client.list_streams(name) if each.name == name] == []:
             await self.client.create_stream(name, StreamConfig(range_size_bytes_max=1 << 20))
         journal = await Journal.open(self.client, name, GroupCoordinator, clock_ms=lambda: self.clock_ms())
+        journal.raise_level(FEATURE_LEVEL)
         self.journals[number] = journal
         return journal
 

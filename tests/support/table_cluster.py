@@ -24,6 +24,7 @@ from rangelog_broker.tables.machine import TablePartition
 from rangelog_broker.tables.service import SERVICE_NAME, TablesService
 from rangelog_core.net.owner_calls import OwnedKey
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import bound
@@ -198,6 +199,7 @@ class TableCluster:
         if replaced is not None:
             await replaced.close()
         broker.journals[key] = await Journal.open(self._client, stream, TablePartition, limits=self._limits)
+        broker.journals[key].raise_level(FEATURE_LEVEL)
         self.owned_by[key] = broker
 
 

@@ -27,6 +27,7 @@ from rangelog_broker.transactions.service import TransactionsService
 from rangelog_core.errors import NotOwner, RangelogError, RecordTooLarge, RequestTimeout, WriterClosed
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.owner_calls import JOURNALS, OwnedKey
+from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import topic_pb2, transaction_service_pb2
 from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsStub
 from tests.support.group_cluster import Topics
@@ -148,6 +149,7 @@ class TransactionCluster:
         else:
             await self._client.create_stream(name, StreamConfig(range_size_bytes_max=1 << 20))
         journal = self._journals[number] = await Journal.open(self._client, name, partial(coordinator_machine, number))
+        journal.raise_level(FEATURE_LEVEL)
         self._parts[number] = JournalPart(journal, TRANSACTIONS)
 
     @property

@@ -3,6 +3,7 @@
 What holds (the rules are those that the exhaustive model finds necessary):
 - A shard is handed to at most one member at a time, in a generation of its own; a commit counts only from that member, under
   that generation. A shard that is kept keeps its generation and its position, whatever else is handed out.
+- Of two instances of one member the later one is the member: nothing counts any more that the earlier one sends.
 - A position moves forward only; the larger of two commits stays. A reset moves it anywhere, and hands every shard out anew.
 - A shard is handed out when all its ancestors are finished: ended by the placement driver, and committed up to that end.
 - A shard that moves while its member lives is taken away only when the member has released it: it commits first, so the next
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 from rangelog_broker.groups.checkpoints import Checkpoints, ShardKey
 from rangelog_broker.groups.staged_positions import StagedPosition, StagedPositions
 from rangelog_broker.shards.staging import TransactionKey
-from rangelog_core.errors import InvalidArgument, MemberNotFound, Overloaded, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, MemberFenced, MemberNotFound, Overloaded, PreconditionFailed
 from rangelog_proto.v1 import group_pb2
 
 MEMBERS_MAX = 1_000
@@ -118,15 +119,24 @@ class Group:
         self.members[member] = Member(self.generation, session_ms, now_ms)
         self._hand_out()
 
-    def hear(self, member: str, now_ms: int) -> None:
-        """Note that a member is there. Raises MemberNotFound."""
+    def member(self, member: str, joined: int) -> Member:
+        """Return a member that joined in that generation; 0: in any. Raises MemberNotFound, MemberFenced."""
         found = self.members.get(member)
         if found is None:
             raise MemberNotFound(f"{member!r} is no member of the group: its session expired, or it never joined")
-        found.heard_ms = now_ms
+        if joined not in (0, found.joined):
+            raise MemberFenced(f"another instance of the member {member!r} has joined the group: this one is taken out")
+        return found
 
-    def leave(self, member: str) -> None:
-        """Remove a member. Without such a member nothing changes."""
+    def hear(self, member: str, now_ms: int, joined: int = 0) -> None:
+        """Note that a member is there. Raises as `member`."""
+        self.member(member, joined).heard_ms = now_ms
+
+    def leave(self, member: str, joined: int = 0) -> None:
+        """Remove a member. Without such a member, or if another instance of it joined, nothing changes."""
+        found = self.members.get(member)
+        if found is not None and joined not in (0, found.joined):
+            return
         if self.members.pop(member, None) is not None:
             self.changes += 1
             self._take_away(member)

@@ -27,7 +27,6 @@ from rangelog_broker.groups.staged_inquiries import Coordinators, Staged, Staged
 from rangelog_broker.journal.journal import Journal
 from rangelog_core.errors import (
     GroupNotFound,
-    MemberNotFound,
     NotOwner,
     OutcomeUnknown,
     RangelogError,
@@ -125,22 +124,23 @@ class GroupOwner:
         except (WriterFenced, WriterClosed) as error:
             raise moved(error) from error
 
-    def view(self, name: str, member: str) -> View:
-        """Return what a member has. Raises GroupNotFound, MemberNotFound: it is to join again."""
+    def view(self, name: str, member: str, joined: int = 0) -> View:
+        """Return what a member has that joined in that generation; 0: in any.
+
+        Raises GroupNotFound, MemberNotFound (it is to join again), MemberFenced.
+        """
         views = self._views.get(name)
         if views is None:
             made = self.journal.machine.views(name)
             views = self._views[name] = {each: View(view, _token(view)) for each, view in made.items()}
-        found = views.get(member)
-        if found is None:
-            raise MemberNotFound(f"{member!r} is no member of {name!r}: its session expired, or it never joined")
-        return found
+        self.journal.machine.group(name).member(member, joined)
+        return views[member]
 
-    async def changed_view(self, name: str, member: str, token: int, wait_s: float) -> View:
+    async def changed_view(self, name: str, member: str, joined: int, token: int, wait_s: float) -> View:
         """Return what a member has once it is another view than that of the token, or after the time. Raises as `view`."""
         deadline = self._loop.time() + wait_s
         while True:
-            found = self.view(name, member)
+            found = self.view(name, member, joined)
             left_s = deadline - self._loop.time()
             if found.token != token or left_s <= 0 or self.journal.closed is not None:
                 return found

@@ -22,6 +22,7 @@ from rangelog_core.errors import (
     UnsupportedVersion,
 )
 from rangelog_core.ids import check_name
+from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import group_pb2
 
 GROUPS_MAX = 100_000
@@ -30,6 +31,13 @@ POSITIONS_MAX = 1_000
 ROWS_MAX = 2_000_000
 """Shards and positions of checkpoints, of all groups together: about 400 MB."""
 _ROW_BYTES = 100
+_ByMember = (
+    group_pb2.GroupHeartbeat
+    | group_pb2.GroupLeave
+    | group_pb2.GroupCommit
+    | group_pb2.GroupRelease
+    | group_pb2.GroupReach
+)
 _MOVES = ("join", "shards", "forget", "commit", "settle", "reset", "retain")
 
 
@@ -154,19 +162,20 @@ class GroupCoordinator:
             group = Group()
         return group
 
-    @staticmethod
     def _apply(
-        group: Group, action: str, message: group_pb2.GroupCommand, now_ms: int, result: group_pb2.GroupResult
+        self, group: Group, action: str, message: group_pb2.GroupCommand, now_ms: int, result: group_pb2.GroupResult
     ) -> None:
         match action:
             case "join":
                 join = message.join
                 starts = {key_of(each.shard): each.offset for each in join.starts}
                 group.join(join.member, join.session_ms, join.topic_ids, starts, now_ms)
+                if self.level >= LEVEL_BROKERS:
+                    result.joined = group.members[join.member].joined
             case "heartbeat":
-                group.hear(message.heartbeat.member, now_ms)
+                self._hear(group, message.heartbeat, now_ms)
             case "leave":
-                group.leave(message.leave.member)
+                group.leave(message.leave.member, self._joined_of(message.leave))
             case "expire":
                 group.expire(message.expire.member, message.expire.joined, now_ms)
             case "shards":
@@ -175,17 +184,17 @@ class GroupCoordinator:
                 group.forget(message.forget.topic_ids)
             case "commit":
                 _check_count("commit", message.commit.positions)
-                group.hear(message.commit.member, now_ms)
+                self._hear(group, message.commit, now_ms)
                 _commit(group, message.commit, result)
             case "stage":
                 _check_count("stage", message.stage.commit.positions)
-                group.hear(message.stage.commit.member, now_ms)
+                self._hear(group, message.stage.commit, now_ms)
                 _stage(group, message.stage, result)
             case "settle":
                 place = TransactionKey(message.settle.producer_id, message.settle.number)
                 group.settle(place, committed=message.settle.committed)
             case "release":
-                group.hear(message.release.member, now_ms)
+                self._hear(group, message.release, now_ms)
                 for each in message.release.positions:
                     group.release(message.release.member, key_of(each.shard), each.since)
             case "weigh":
@@ -203,10 +212,17 @@ class GroupCoordinator:
                 check_name("checkpoint", message.checkpoint.name)
                 group.begin_checkpoint(message.checkpoint.name, message.checkpoint.every_ms, now_ms)
             case "reach":
-                group.hear(message.reach.member, now_ms)
+                self._hear(group, message.reach, now_ms)
                 group.reach(message.reach.member, message.reach.number, message.reach.positions)
             case _:
                 group.checkpoints.drop(message.drop_checkpoint.name)
+
+    def _hear(self, group: Group, by: _ByMember, now_ms: int) -> None:
+        group.hear(by.member, now_ms, self._joined_of(by))
+
+    def _joined_of(self, by: _ByMember) -> int:
+        """Return which instance of the member a command is of; 0: any, by the rules of before."""
+        return by.joined if self.level >= LEVEL_BROKERS else 0
 
     def _delete(self, name: str, group: Group) -> None:
         if group.members:

@@ -70,28 +70,28 @@ class GroupsService(GroupsServicer):
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Any) -> pb.JoinGroupResponse:
         """Take a member in, with the newest facts of the group's topics."""
         owner, name = self._owner(request.group), request.group
-        await self._propose(request, group_pb2.GroupCommand(group=name, join=request.join))
+        joined = (await self._propose(request, group_pb2.GroupCommand(group=name, join=request.join))).joined
         await owner.read_topics(name)
-        found = owner.view(name, request.join.member)
-        return pb.JoinGroupResponse(view=found.view, token=found.token)
+        found = owner.view(name, request.join.member, joined)
+        return pb.JoinGroupResponse(view=found.view, token=found.token, joined=joined)
 
     async def HeartbeatGroup(self, request: pb.HeartbeatGroupRequest, context: Any) -> pb.HeartbeatGroupResponse:
         """Keep a member in; answer a change of what it has."""
         owner, name = self._owner(request.group), request.group
         check_name("member", request.member)
-        heartbeat = group_pb2.GroupHeartbeat(member=request.member)
+        heartbeat = group_pb2.GroupHeartbeat(member=request.member, joined=request.joined)
         await owner.own(group_pb2.GroupCommand(group=name, heartbeat=heartbeat))
         if request.ended:
             await owner.note_ended(name, [key_of(each) for each in request.ended])
         wait_s = min(request.wait_ms, WAIT_MS_MAX) / 1000
-        found = await owner.changed_view(name, request.member, request.token, wait_s)
+        found = await owner.changed_view(name, request.member, request.joined, request.token, wait_s)
         if found.token == request.token:
             return pb.HeartbeatGroupResponse(token=found.token)
         return pb.HeartbeatGroupResponse(view=found.view, token=found.token)
 
     async def LeaveGroup(self, request: pb.LeaveGroupRequest, context: Any) -> pb.LeaveGroupResponse:
         """Take a member out."""
-        leave = group_pb2.GroupLeave(member=request.member)
+        leave = group_pb2.GroupLeave(member=request.member, joined=request.joined)
         await self._propose(request, group_pb2.GroupCommand(group=request.group, leave=leave))
         return pb.LeaveGroupResponse()
 

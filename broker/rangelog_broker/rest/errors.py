@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from rangelog.errors import (
     GroupNotFound,
     InvalidArgument,
+    MemberFenced,
     MemberNotFound,
     NamespaceExists,
     NamespaceNotFound,
@@ -51,6 +52,7 @@ _NOT_FOUND = (
     TransactionNotFound,
 )
 _CONFLICT = (
+    MemberFenced,
     NamespaceExists,
     OffsetOutOfRange,
     PreconditionFailed,

@@ -15,8 +15,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 
 from rangelog._consume.group_calls import CALL_TIMEOUT_S, GroupCalls, position_message
 from rangelog._consume.group_core import GroupPosition, GroupShard, MemberCore
@@ -33,6 +33,7 @@ from rangelog._consume.shard_feed import ReadyChunk, ShardFeeds
 from rangelog._topics.time_windows import TimeWindow, TimeWindows
 from rangelog_core.errors import (
     InvalidArgument,
+    MemberFenced,
     MemberNotFound,
     RangelogError,
     ShardLost,
@@ -169,7 +170,7 @@ class GroupMember:
             with suppress(RangelogError):
                 await self._commit(self._core.uncommitted_processed())
         with suppress(RangelogError):
-            await self._calls.leave(self.group, self.member_id)
+            await self._calls.leave(self.group, self.member_id, self._membership.joined)
 
     # ---- the application's side
 
@@ -180,6 +181,7 @@ class GroupMember:
             OffsetTrimmed: Records behind the committed position of a shard were trimmed: see `skip_trimmed`, `Groups.reset`.
             GroupNotFound: The group was deleted.
             TopicNotFound: Every topic that the member reads was deleted.
+            MemberFenced: Another instance joined under this member's id.
             Corruption, Unavailable: As a reader's.
         """
         async with aclosing(self._parts()) as parts:
@@ -197,6 +199,7 @@ class GroupMember:
         Raises:
             ShardLost: Others have some of the shards: what was handed out of these is read again. All else is committed.
             MemberNotFound: The session has expired: nothing is committed. The iterator goes on as a new member.
+            MemberFenced: Another instance joined under this member's id: nothing is committed, and the iterator ends with it.
             RequestTimeout: No coordinator answered in time; the commit may have been taken.
         """
         self._check_open()
@@ -232,18 +235,16 @@ class GroupMember:
         lost = self._core.take_spoiled()
         positions = self._core.uncommitted()
         for at in range(0, len(positions), POSITIONS_MAX):
-            commit = group_pb2.GroupCommit(
-                member=self.member_id, positions=map(position_message, positions[at : at + POSITIONS_MAX])
-            )
-            stage = group_pb2.GroupStage(
-                transactional_id=transactional_id, producer_id=producer_id, number=number, commit=commit
-            )
-            try:
+            with self._speaking() as joined:
+                commit = group_pb2.GroupCommit(
+                    member=self.member_id,
+                    joined=joined,
+                    positions=map(position_message, positions[at : at + POSITIONS_MAX]),
+                )
+                stage = group_pb2.GroupStage(
+                    transactional_id=transactional_id, producer_id=producer_id, number=number, commit=commit
+                )
                 response = await self._calls.stage(self.group, stage, CALL_TIMEOUT_S)
-            except MemberNotFound:
-                self._membership.expel()
-                self._core.take_spoiled()  # the caller is told
-                raise
             lost += [GroupShard(each.shard.topic_id, each.shard.shard_id) for each in response.refused]
         if lost:
             listed = ", ".join(f"{topic}/{shard}" for topic, shard in map(self._membership.of_topic, lost[:5]))
@@ -379,7 +380,7 @@ class GroupMember:
             await self._give_back()
             await self._meet_checkpoint()
         except MemberNotFound:
-            self._membership.expel()
+            pass  # it joins again
         except RangelogError as problem:
             if not problem.retriable:
                 raise
@@ -398,8 +399,11 @@ class GroupMember:
         waited_s = time.monotonic() - self._giving_back_since
         released = core.to_release() if waited_s < self._session_s else core.wanted_back()
         if released:
-            release = group_pb2.GroupRelease(member=self.member_id, positions=map(position_message, released))
-            await self._calls.release(self.group, release, CALL_TIMEOUT_S)
+            with self._membership.speaking() as joined:
+                release = group_pb2.GroupRelease(
+                    member=self.member_id, joined=joined, positions=map(position_message, released)
+                )
+                await self._calls.release(self.group, release, CALL_TIMEOUT_S)
             core.released(released)
         if not core.wanted_back():
             self._giving_back_since = None
@@ -412,11 +416,14 @@ class GroupMember:
             positions = core.processed()
             where = {self._membership.of_topic(each.shard): each.offset for each in positions}
             self._report = group_pb2.GroupReach(
-                member=self.member_id, number=self._met, positions=map(position_message, positions)
+                member=self.member_id,
+                number=self._met,
+                positions=map(position_message, positions),
             )
             await self._listener.checkpoint(ReachedCheckpoint(core.checkpoint_name, where))
         if self._report is not None:
-            await self._calls.reach(self.group, self._report, CALL_TIMEOUT_S)
+            with self._membership.speaking() as self._report.joined:
+                await self._calls.reach(self.group, self._report, CALL_TIMEOUT_S)
             self._report = None
 
     async def _commit(self, positions: Sequence[GroupPosition], metadata: bytes = b"") -> list[GroupShard]:
@@ -424,21 +431,29 @@ class GroupMember:
         lost: list[GroupShard] = []
         for at in range(0, len(positions), POSITIONS_MAX):
             part = positions[at : at + POSITIONS_MAX]
-            commit = group_pb2.GroupCommit(
-                member=self.member_id, positions=[position_message(each, metadata) for each in part]
-            )
-            try:
+            with self._speaking() as joined:
+                commit = group_pb2.GroupCommit(
+                    member=self.member_id,
+                    joined=joined,
+                    positions=[position_message(each, metadata) for each in part],
+                )
                 response = await self._calls.commit(self.group, commit, CALL_TIMEOUT_S)
-            except MemberNotFound:
-                self._membership.expel()
-                self._core.take_spoiled()  # the caller is told
-                raise
             refused = {GroupShard(each.shard.topic_id, each.shard.shard_id) for each in response.refused}
             self._core.committed(each for each in part if each.shard not in refused)
             self._core.refused(each for each in part if each.shard in refused)
             lost += refused
             self._perform()
         return lost
+
+    @contextmanager
+    def _speaking(self) -> Iterator[int]:
+        """As Membership.speaking, where the caller is told what is lost."""
+        try:
+            with self._membership.speaking() as joined:
+                yield joined
+        except (MemberNotFound, MemberFenced):
+            self._core.take_spoiled()
+            raise
 
     # ---- beside the application
 

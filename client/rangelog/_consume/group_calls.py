@@ -76,9 +76,9 @@ class GroupCalls:
         """Stay a member; wait for a change."""
         return await self._call(journal_of(request.group), lambda stub: stub.HeartbeatGroup, request, timeout_s)
 
-    async def leave(self, group: str, member: str, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    async def leave(self, group: str, member: str, joined: int, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Leave a group."""
-        request = pb.LeaveGroupRequest(group=group, member=member)
+        request = pb.LeaveGroupRequest(group=group, member=member, joined=joined)
         await self._command(group, lambda stub: stub.LeaveGroup, request, timeout_s)
 
     async def commit(self, group: str, commit: group_pb2.GroupCommit, timeout_s: float) -> pb.CommitPositionsResponse:

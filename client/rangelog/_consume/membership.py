@@ -1,8 +1,9 @@
 """How a member stays in its group: it joins, sends heartbeats, takes over what it is handed, and joins again if it is out.
 
 What holds: the time of the last heartbeat that was answered is that of its request, so the group has not given anything away
-before that time plus the session's. A heartbeat that waits is given up for one that has news for the group. A member that loses
-its last shard as all its topics were deleted ends with TopicNotFound.
+before that time plus the session's. A heartbeat that waits is given up for one that has news for the group. A member whose id
+another instance has taken ends with MemberFenced, and does not join again. One that loses its last shard as all its topics were
+deleted ends with TopicNotFound.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from rangelog._consume.group_calls import CALL_TIMEOUT_S, GroupCalls, position_message
 from rangelog._consume.group_core import GroupPosition, GroupShard, MemberCore
 from rangelog._consume.group_records import ShardOfTopic
 from rangelog._consume.group_shards import GroupShards, GroupStart
 from rangelog._metadata import backoff
-from rangelog_core.errors import GroupNotFound, InvalidArgument, MemberNotFound, RangelogError, TopicNotFound
+from rangelog_core.errors import (
+    GroupNotFound,
+    InvalidArgument,
+    MemberFenced,
+    MemberNotFound,
+    RangelogError,
+    TopicNotFound,
+)
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
@@ -58,6 +66,8 @@ class Membership:
         self._token = 0
         self._heard_s = 0.0
         self._hurry = asyncio.Event()
+        self.joined = 0
+        """The generation in which the member joined: its commands carry it."""
         self.failed: RangelogError | None = None
         """Why the member cannot stay."""
 
@@ -95,6 +105,30 @@ class Membership:
         self._hurry.set()
         self._changed()
 
+    @contextmanager
+    def speaking(self) -> Iterator[int]:
+        """Yield `joined` for one command of the member, and note where the group has taken it out.
+
+        Raises MemberNotFound (it joins again by itself), MemberFenced (it does not: the two would take turns).
+        """
+        joined = self.joined
+        try:
+            yield joined
+        except MemberNotFound:
+            self.expel()
+            raise
+        except MemberFenced as error:
+            if joined != self.joined:  # by itself, which has joined again meanwhile
+                raise MemberNotFound(error.message) from error
+            self._end(error)
+            raise
+
+    def _end(self, error: RangelogError) -> None:
+        self._is_member = False
+        self._core.expelled()
+        self.failed = error
+        self._changed()
+
     async def run(self) -> None:
         """Send heartbeats; join again where the group has taken this member out."""
         attempt = 0
@@ -108,6 +142,9 @@ class Membership:
                     attempt = 0
                 except MemberNotFound:
                     self.expel()
+                except MemberFenced as error:
+                    self._end(error)
+                    return
                 except RangelogError as error:
                     if isinstance(error, GroupNotFound) or not error.retriable:
                         raise
@@ -129,7 +166,7 @@ class Membership:
         )
         begun_s = time.monotonic()
         response = await self._calls.join(self._group, join, CALL_TIMEOUT_S)
-        self._is_member = True
+        self._is_member, self.joined = True, response.joined
         await self._take(response.view, response.token, begun_s)
 
     async def _starts(self) -> list[group_pb2.GroupPosition]:
@@ -154,6 +191,7 @@ class Membership:
             token=self._token,
             wait_ms=0 if not self.is_heard else min(WAIT_MS_MAX, max(1, round(self._session_s * 1000 / 4))),
             ended=ended,
+            joined=self.joined,
         )
         self._hurry.clear()
         begun_s = time.monotonic()

@@ -25,6 +25,7 @@ from rangelog._transact.begun_ahead import BegunAhead
 from rangelog_core.errors import (
     AppendTimeout,
     InvalidArgument,
+    MemberFenced,
     MemberNotFound,
     PreconditionFailed,
     ProducerFenced,
@@ -236,6 +237,7 @@ class Transaction:
         Raises:
             ShardLost: Others have some of the member's shards: abort, and read on. The transaction cannot be committed.
             MemberNotFound: The member's session has expired, with the same consequence.
+            MemberFenced: Another instance joined under the member's id, with the same consequence.
             PreconditionFailed: The transaction is not open.
             InvalidArgument: The member commits positions by itself.
             RequestTimeout: The group's coordinator does not answer: call it again, or abort.
@@ -254,7 +256,7 @@ class Transaction:
         name = self._name
         try:
             staged = await member.stage_positions(name.transactional_id, name.producer_id, name.number)
-        except (ShardLost, MemberNotFound) as error:
+        except (ShardLost, MemberNotFound, MemberFenced) as error:
             self._refused = self._refused or error
             raise
         if staged:

@@ -38,6 +38,7 @@ _STATUS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.ObjectNotFound, code_pb2.NOT_FOUND),
     (errors.GroupNotFound, code_pb2.NOT_FOUND),
     (errors.MemberNotFound, code_pb2.NOT_FOUND),
+    (errors.MemberFenced, code_pb2.FAILED_PRECONDITION),
     (errors.TransactionNotFound, code_pb2.NOT_FOUND),
     (errors.SessionExpired, code_pb2.ABORTED),
     (errors.ProducerFenced, code_pb2.FAILED_PRECONDITION),

@@ -83,16 +83,20 @@ class GroupJoin(_message.Message):
     def __init__(self, member: _Optional[str] = ..., session_ms: _Optional[int] = ..., topic_ids: _Optional[_Iterable[int]] = ..., starts: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
 
 class GroupLeave(_message.Message):
-    __slots__ = ("member",)
+    __slots__ = ("member", "joined")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     member: str
-    def __init__(self, member: _Optional[str] = ...) -> None: ...
+    joined: int
+    def __init__(self, member: _Optional[str] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class GroupHeartbeat(_message.Message):
-    __slots__ = ("member",)
+    __slots__ = ("member", "joined")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     member: str
-    def __init__(self, member: _Optional[str] = ...) -> None: ...
+    joined: int
+    def __init__(self, member: _Optional[str] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class GroupExpire(_message.Message):
     __slots__ = ("member", "joined")
@@ -139,12 +143,14 @@ class GroupPosition(_message.Message):
     def __init__(self, shard: _Optional[_Union[GroupShard, _Mapping]] = ..., offset: _Optional[int] = ..., since: _Optional[int] = ..., metadata: _Optional[bytes] = ...) -> None: ...
 
 class GroupCommit(_message.Message):
-    __slots__ = ("member", "positions")
+    __slots__ = ("member", "positions", "joined")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     member: str
     positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
-    def __init__(self, member: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+    joined: int
+    def __init__(self, member: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class GroupStage(_message.Message):
     __slots__ = ("transactional_id", "producer_id", "number", "commit")
@@ -169,12 +175,14 @@ class GroupSettle(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., number: _Optional[int] = ..., committed: bool = ...) -> None: ...
 
 class GroupRelease(_message.Message):
-    __slots__ = ("member", "positions")
+    __slots__ = ("member", "positions", "joined")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     member: str
     positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
-    def __init__(self, member: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+    joined: int
+    def __init__(self, member: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class GroupWeigh(_message.Message):
     __slots__ = ("weights",)
@@ -229,14 +237,16 @@ class GroupCheckpoint(_message.Message):
     def __init__(self, name: _Optional[str] = ..., every_ms: _Optional[int] = ...) -> None: ...
 
 class GroupReach(_message.Message):
-    __slots__ = ("member", "number", "positions")
+    __slots__ = ("member", "number", "positions", "joined")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     member: str
     number: int
     positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
-    def __init__(self, member: _Optional[str] = ..., number: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+    joined: int
+    def __init__(self, member: _Optional[str] = ..., number: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class GroupDropCheckpoint(_message.Message):
     __slots__ = ("name",)
@@ -245,12 +255,14 @@ class GroupDropCheckpoint(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class GroupResult(_message.Message):
-    __slots__ = ("generation", "refused")
+    __slots__ = ("generation", "refused", "joined")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     generation: int
     refused: _containers.RepeatedCompositeFieldContainer[GroupRefused]
-    def __init__(self, generation: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[GroupRefused, _Mapping]]] = ...) -> None: ...
+    joined: int
+    def __init__(self, generation: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[GroupRefused, _Mapping]]] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class GroupRefused(_message.Message):
     __slots__ = ("shard", "why")

@@ -40,26 +40,30 @@ class JoinGroupRequest(_message.Message):
     def __init__(self, proposal: _Optional[_Union[GroupProposal, _Mapping]] = ..., group: _Optional[str] = ..., join: _Optional[_Union[_group_pb2.GroupJoin, _Mapping]] = ...) -> None: ...
 
 class JoinGroupResponse(_message.Message):
-    __slots__ = ("view", "token")
+    __slots__ = ("view", "token", "joined")
     VIEW_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     view: _group_pb2.GroupView
     token: int
-    def __init__(self, view: _Optional[_Union[_group_pb2.GroupView, _Mapping]] = ..., token: _Optional[int] = ...) -> None: ...
+    joined: int
+    def __init__(self, view: _Optional[_Union[_group_pb2.GroupView, _Mapping]] = ..., token: _Optional[int] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class HeartbeatGroupRequest(_message.Message):
-    __slots__ = ("group", "member", "token", "wait_ms", "ended")
+    __slots__ = ("group", "member", "token", "wait_ms", "ended", "joined")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     group: str
     member: str
     token: int
     wait_ms: int
     ended: _containers.RepeatedCompositeFieldContainer[_group_pb2.GroupShard]
-    def __init__(self, group: _Optional[str] = ..., member: _Optional[str] = ..., token: _Optional[int] = ..., wait_ms: _Optional[int] = ..., ended: _Optional[_Iterable[_Union[_group_pb2.GroupShard, _Mapping]]] = ...) -> None: ...
+    joined: int
+    def __init__(self, group: _Optional[str] = ..., member: _Optional[str] = ..., token: _Optional[int] = ..., wait_ms: _Optional[int] = ..., ended: _Optional[_Iterable[_Union[_group_pb2.GroupShard, _Mapping]]] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class HeartbeatGroupResponse(_message.Message):
     __slots__ = ("view", "token")
@@ -70,14 +74,16 @@ class HeartbeatGroupResponse(_message.Message):
     def __init__(self, view: _Optional[_Union[_group_pb2.GroupView, _Mapping]] = ..., token: _Optional[int] = ...) -> None: ...
 
 class LeaveGroupRequest(_message.Message):
-    __slots__ = ("proposal", "group", "member")
+    __slots__ = ("proposal", "group", "member", "joined")
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     proposal: GroupProposal
     group: str
     member: str
-    def __init__(self, proposal: _Optional[_Union[GroupProposal, _Mapping]] = ..., group: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
+    joined: int
+    def __init__(self, proposal: _Optional[_Union[GroupProposal, _Mapping]] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., joined: _Optional[int] = ...) -> None: ...
 
 class LeaveGroupResponse(_message.Message):
     __slots__ = ()

@@ -8,7 +8,8 @@ from rangelog_broker.groups.checkpoints import CHECKPOINTS_MAX, ShardKey
 from rangelog_broker.groups.machine import POSITIONS_MAX, GroupCoordinator
 from rangelog_broker.journal.entry import PIECE_BYTES_MAX
 from rangelog_broker.journal.sessions import RESULT_BYTES_MAX
-from rangelog_core.errors import GroupNotFound, InvalidArgument, MemberNotFound, PreconditionFailed
+from rangelog_core.errors import GroupNotFound, InvalidArgument, MemberFenced, MemberNotFound, PreconditionFailed
+from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import group_pb2 as pb
 from tests.support.journal_machines import restored
 
@@ -191,3 +192,37 @@ def test_bounds_and_names() -> None:
     with pytest.raises(GroupNotFound):
         one.machine.views("other")
     assert list(one.machine.snapshot()) == before
+
+
+@pytest.mark.parametrize("level", [LEVEL_BROKERS - 1, LEVEL_BROKERS])
+def test_commands_of_an_earlier_instance_count_up_to_a_level(level: int) -> None:
+    """Brokers of before apply them: so do all, until the log says that there is none of these left."""
+    one = Machine()
+    one.machine.level = level
+    told = [one.apply(join=pb.GroupJoin(member="a", session_ms=1_000, topic_ids=[TOPIC])).joined for _ in range(2)]
+    one.learn(1)
+    assert told == ([1, 2] if level >= LEVEL_BROKERS else [0, 0])
+    group = one.machine.group(GROUP)
+    since = group.shards[ShardKey(TOPIC, 0)].since
+    calls = (
+        lambda joined: {"commit": pb.GroupCommit(member="a", joined=joined, positions=[position(0, 1, since)])},
+        lambda joined: {"heartbeat": pb.GroupHeartbeat(member="a", joined=joined)},
+        lambda joined: {"release": pb.GroupRelease(member="a", joined=joined)},
+        lambda joined: {"reach": pb.GroupReach(member="a", joined=joined)},
+        lambda joined: {"stage": pb.GroupStage(transactional_id="t", commit=pb.GroupCommit(member="a", joined=joined))},
+    )
+    for call in calls:
+        one.now_ms += 1
+        for joined in (0, 2):
+            one.apply(**call(joined))
+        heard_ms, one.now_ms = one.now_ms, one.now_ms + 1
+        if level >= LEVEL_BROKERS:
+            with pytest.raises(MemberFenced):
+                one.apply(**call(1))
+            assert group.members["a"].heard_ms == heard_ms
+        else:
+            one.apply(**call(1))
+    one.apply(leave=pb.GroupLeave(member="a", joined=1))
+    assert ("a" in group.members) == (level >= LEVEL_BROKERS)
+    one.apply(leave=pb.GroupLeave(member="a", joined=2))
+    assert "a" not in group.members

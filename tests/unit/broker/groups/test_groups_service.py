@@ -12,6 +12,7 @@ from rangelog_broker.groups.group_owner import GroupOwner
 from rangelog_core.errors import (
     GroupNotFound,
     InvalidArgument,
+    MemberFenced,
     MemberNotFound,
     NotOwner,
     OutcomeUnknown,
@@ -60,10 +61,12 @@ class Caller:
         request = pb.JoinGroupRequest(proposal=self.proposal(), group=GROUP, join=join)
         return await self.broker.service.JoinGroup(request, None)
 
-    async def heartbeat(self, member: str, token: int = 0, wait_ms: int = 0, ended: Any = ()) -> Any:
+    async def heartbeat(self, member: str, token: int = 0, wait_ms: int = 0, ended: Any = (), joined: int = 0) -> Any:
         """Send a heartbeat."""
         shards = [group_pb2.GroupShard(topic_id=self.topic.topic_id, shard_id=each) for each in ended]
-        request = pb.HeartbeatGroupRequest(group=GROUP, member=member, token=token, wait_ms=wait_ms, ended=shards)
+        request = pb.HeartbeatGroupRequest(
+            group=GROUP, member=member, token=token, wait_ms=wait_ms, ended=shards, joined=joined
+        )
         return await self.broker.service.HeartbeatGroup(request, None)
 
     async def commit(self, member: str, *assigned: group_pb2.GroupAssigned, offset: int) -> Any:
@@ -126,6 +129,19 @@ async def test_a_heartbeat_that_learns_nothing_has_no_view(caller: Caller) -> No
     assert not response.HasField("view")
     assert response.token == joined.token
     assert {each.offset for each in (await caller.describe()).shards} == {5}
+
+
+async def test_a_heartbeat_that_waits_is_not_answered_with_what_a_twin_has(caller: Caller) -> None:
+    """Nor is an answer to the earlier of two that join at once."""
+    joined = await caller.join("a")
+    waiting = asyncio.create_task(caller.heartbeat("a", joined.token, 4_000, joined=joined.joined))
+    await until(lambda: bool(caller.owner._parked))
+    later = await caller.join("a")
+    with pytest.raises(MemberFenced):
+        await waiting
+    assert ids((await caller.heartbeat("a", joined=later.joined)).view) == [0, 1, 2, 3]
+    answers = await asyncio.gather(caller.join("a"), caller.join("a"), return_exceptions=True)
+    assert [type(each).__name__ for each in answers] == ["MemberFenced", "JoinGroupResponse"]
 
 
 async def test_a_silent_member_loses_its_shards(caller: Caller) -> None:

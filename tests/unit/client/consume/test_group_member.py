@@ -20,6 +20,7 @@ from rangelog._consume.groups import Groups
 from rangelog_core.errors import (
     GroupNotFound,
     InvalidArgument,
+    MemberFenced,
     MemberNotFound,
     OffsetTrimmed,
     PreconditionFailed,
@@ -191,7 +192,7 @@ async def test_a_stalled_member_learns_that_others_have_its_shards(members: Memb
     await member.open()
     records = aiter(member)
     await take(records, 2)
-    await members.calls.leave(GROUP, member.member_id)  # as its expiry does
+    await members.calls.leave(GROUP, member.member_id, member._membership.joined)  # as its expiry does
     other = await started(members.member())
     with pytest.raises((MemberNotFound, ShardLost)):
         await member.commit()
@@ -271,7 +272,7 @@ async def test_listeners_are_called_between_records(members: Members) -> None:
     assert positions == {ShardOfTopic(TOPIC, 0): 2, ShardOfTopic(TOPIC, 1): 0}
     two = await started(members.member())
     await until(lambda: len(two.member.shards) == 1)
-    await members.calls.leave(GROUP, one.member.member_id)
+    await members.calls.leave(GROUP, one.member.member_id, one.member._membership.joined)
     await until(lambda: len(noting.calls) >= 5)
     released = noting.calls[2][1]
     kept = sorted({0, 1} - set(released))
@@ -485,3 +486,61 @@ async def test_bad_input(members: Members) -> None:
         await members.groups.checkpoint(GROUP, "c", timeout_s=0.1)
     await member.close()
     await member.close()
+
+
+async def test_the_later_of_two_instances_is_the_member(members: Members) -> None:
+    """A supervisor starts a program anew that only stood still: the earlier instance ends, by whatever it calls next."""
+    topic = await members.cluster.create_topic(TOPIC)
+    await members.cluster.append(topic, 0, *(b"%d" % number for number in range(6)))
+    earlier, waiting, later = (members.member(member_id="m") for _ in range(3))
+    await earlier.open()
+    records = aiter(earlier)
+    assert [each.value for each in await take(records, 2)] == [b"0", b"1"]
+    earlier._membership.run = stand_still  # type: ignore[method-assign]
+    for task in earlier._tasks:
+        task.cancel()
+    await waiting.open()  # its heartbeats wait at the broker
+    async with later:
+        with pytest.raises(MemberFenced, match="another instance"):
+            await earlier.commit()
+        with pytest.raises(MemberFenced):
+            await take(records, 5)
+        with pytest.raises(MemberFenced):
+            await take(aiter(waiting), 7)
+        assert [each.value for each in await take(aiter(later), 6)] == [b"%d" % number for number in range(6)]
+        await later.commit()
+        await earlier.close()
+        await waiting.close()
+        assert [each.offset for each in (await members.groups.describe(GROUP)).shards] == [6]
+        assert [each.member_id for each in (await members.groups.describe(GROUP)).members] == ["m"]
+
+
+async def stand_still() -> None:
+    """In place of heartbeats."""
+
+
+async def test_a_member_that_joined_again_is_not_taken_for_its_own_twin(members: Members) -> None:
+    """A command that was under way while it was taken out, and joined again, is lost, and it goes on."""
+    topic = await members.cluster.create_topic(TOPIC)
+    await members.cluster.append(topic, 0, b"a", b"b")
+    member = members.member()
+    await member.open()
+    records = aiter(member)
+    await take(records, 1)
+    commit, held = members.calls.commit, asyncio.Event()
+
+    async def later(*args: Any) -> Any:
+        await held.wait()
+        return await commit(*args)
+
+    members.calls.commit = later  # type: ignore[method-assign]
+    committing = asyncio.create_task(member.commit())
+    await asyncio.sleep(0)
+    joined = member._membership.joined
+    member.rewind()
+    await until(lambda: member._membership.joined > joined)
+    held.set()
+    with pytest.raises(MemberNotFound):
+        await committing
+    assert [each.value for each in await take(records, 2)] == [b"a", b"b"]
+    await member.commit()
