@@ -23,4 +23,10 @@ GROUPS: tuple[Mutant, ...] = (
          "                except MemberFenced:\n                    self.expel()\n", "client/consume/test_group_member.py"),
     rare("group-its-own-twin", "a member that joined again ends by a command from before", "rangelog._consume.membership",
          "            if joined != self.joined:", "            if joined < 0:", "client/consume/test_group_member.py"),
+    rare("group-trimmed-is-read", "what was trimmed of an ended shard is left out without a word",
+         "rangelog_broker.groups.group", "        if shard.offset is None or self.passes_trimmed:\n",
+         "        if shard.offset is None or self is not None:\n", "client/consume/test_group_member.py"),
+    rare("group-trimmed-comes-back", "shards that were passed long ago are handed out after an upgrade",
+         "rangelog_broker.groups.group", "                if shard.offset is not None and self.finished(shard):\n",
+         "                if False:\n", "broker/groups/test_group_machine.py"),
 )  # fmt: skip

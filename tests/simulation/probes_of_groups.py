@@ -73,7 +73,7 @@ def watch_groups(watch: Any, cluster: VirtualCluster) -> None:
                 continue
             if shard.member and key not in before:
                 note("a shard was handed out when all that precedes it was committed")
-            elif key not in readable and not shard.finished:
+            elif key not in readable and not self.finished(shard):
                 note("a shard waited for what precedes it to be committed")
 
     def opened(self: GroupOwner, inner: Any, journal: Any, *args: Any) -> None:

@@ -21,21 +21,22 @@ def consumed_cut(group: Group, topic_id: int) -> dict[int, int] | None:
     scales = _scales(parents)
     reached: dict[int, None] = {}
     for number in sorted(shards):  # predecessors have lower ids
-        if all(each in reached and shards[each].finished for each in scales[number]):
+        if all(each in reached and group.finished(shards[each]) for each in scales[number]):
             reached[number] = None
     passed = {each for number in reached for each in parents[number]}
-    return {number: _position(shards[number]) for number in reached if number not in passed}
+    return {number: _position(group, shards[number]) for number in reached if number not in passed}
 
 
 def _facts(shard: Shard) -> list[int]:
     return list(shard.facts.predecessors) if shard.facts is not None else []
 
 
-def _position(shard: Shard) -> int:
+def _position(group: Group, shard: Shard) -> int:
     """The committed position; before the first commit, what is left of the shard begins it."""
     facts = shard.facts
     assert facts is not None
-    return min(shard.position, facts.end_offset) if facts.ended else shard.position
+    position = group.position(shard)
+    return min(position, facts.end_offset) if facts.ended else position
 
 
 def _scales(parents: Mapping[int, list[int]]) -> dict[int, list[int]]:

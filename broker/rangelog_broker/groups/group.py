@@ -5,7 +5,8 @@ What holds (the rules are those that the exhaustive model finds necessary):
   that generation. A shard that is kept keeps its generation and its position, whatever else is handed out.
 - Of two instances of one member the later one is the member: nothing counts any more that the earlier one sends.
 - A position moves forward only; the larger of two commits stays. A reset moves it anywhere, and hands every shard out anew.
-- A shard is handed out when all its ancestors are finished: ended by the placement driver, and committed up to that end.
+- A shard is handed out when all its ancestors are finished: ended by the placement driver, and committed up to that end. One
+  that was trimmed behind a position is not: its member is told, by OffsetTrimmed, or goes on behind it as it was made to.
 - A shard that moves while its member lives is taken away only when the member has released it: it commits first, so the next
   member repeats nothing.
 - What a transaction is about to commit counts by its coordinator's word; until then the shard is handed to nobody else.
@@ -58,20 +59,6 @@ class Shard:
     release: bool = False
     weight: int = 1
 
-    @property
-    def position(self) -> int:
-        """Where a member begins that gets it."""
-        start = self.facts.start_offset if self.facts is not None else 0
-        return max(start, self.offset or 0)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is ended, and all of it is committed."""
-        facts = self.facts
-        if facts is None or not facts.ended:
-            return False
-        return facts.end_offset <= facts.start_offset or (self.offset or 0) >= facts.end_offset
-
 
 @dataclass(slots=True)
 class Group:
@@ -90,6 +77,8 @@ class Group:
     """Topics of which the placement driver may keep a position of the group that is to be taken back."""
     changes: int = field(default=0, compare=False)
     """Raised with what members have, or are to report. Not part of the state."""
+    passes_trimmed: bool = field(default=False, compare=False)
+    """By the rules of an earlier level: what was trimmed of an ended shard counts as read, also behind a position."""
 
     # ---- members
 
@@ -149,6 +138,25 @@ class Group:
             self.leave(member)
 
     # ---- shards
+
+    def position(self, shard: Shard) -> int:
+        """Return where a member begins that gets a shard: also at what was trimmed meanwhile, which is then told to it."""
+        start = shard.facts.start_offset if shard.facts is not None else 0
+        if shard.offset is None or self.passes_trimmed:
+            return max(start, shard.offset or 0)
+        return shard.offset
+
+    def finished(self, shard: Shard) -> bool:
+        """Return whether a shard is ended, and all of it is committed, or was trimmed before the group had a position in it."""
+        return shard.facts is not None and shard.facts.ended and self.position(shard) >= shard.facts.end_offset
+
+    def end_passing(self) -> None:
+        """Go by the rules of now: a shard that counts as finished stays so."""
+        if self.passes_trimmed:
+            for shard in self.shards.values():
+                if shard.offset is not None and self.finished(shard):
+                    shard.offset = self.position(shard)
+            self.passes_trimmed = False
 
     def learn(self, topic_id: int, map_version: int, facts: Iterable[group_pb2.GroupShardFacts]) -> None:
         """Take over what the placement driver lists of a topic. An earlier map, or one of another topic, changes nothing."""
@@ -216,7 +224,7 @@ class Group:
         if shard.offset is not None and offset < shard.offset:
             return False
         shard.offset, shard.metadata = offset, metadata
-        return shard.finished
+        return self.finished(shard)
 
     def stage(self, place: TransactionKey, transactional_id: str, commit: group_pb2.GroupCommit) -> None:
         """Stage positions that `refusal` lets pass. Raises Overloaded."""
@@ -289,7 +297,7 @@ class Group:
 
     def begin_checkpoint(self, name: str, every_ms: int, now_ms: int) -> None:
         """Note where every member is. Raises PreconditionFailed while another checkpoint is not complete."""
-        idle = {key: shard.position for key, shard in self.shards.items() if not shard.member}
+        idle = {key: self.position(shard) for key, shard in self.shards.items() if not shard.member}
         assigned = [key for key, shard in self.shards.items() if shard.member]
         if self.checkpoints.begin(name, now_ms, every_ms, idle, assigned):
             self.changes += 1
@@ -310,7 +318,7 @@ class Group:
     def _take(self, key: ShardKey) -> None:
         shard = self.shards[key]
         shard.member, shard.release = "", False
-        self.checkpoints.fix(key, shard.position)
+        self.checkpoints.fix(key, self.position(shard))
         self.changes += 1
 
     def _take_away(self, member: str) -> None:
@@ -383,9 +391,9 @@ class Group:
             if facts is None:
                 continue
             waits = any(ShardKey(key.topic_id, each) in unfinished for each in facts.predecessors)
-            if not waits and not shard.finished:
+            if not waits and not self.finished(shard):
                 found.append(key)
-            if waits or not shard.finished:
+            if waits or not self.finished(shard):
                 unfinished.add(key)
         return found
 

@@ -45,7 +45,7 @@ class GroupCoordinator:
     """See the module."""
 
     def __init__(self) -> None:
-        self.level = 0
+        self._level = 0
         self.groups: dict[str, Group] = {}
         self.on_changed: Callable[[str], None] = lambda group: None
         """Called as a command is applied that changed what members have. Not part of the state."""
@@ -58,6 +58,22 @@ class GroupCoordinator:
         self._rows = 0
 
     # ---- JournalMachine
+
+    @property
+    def level(self) -> int:
+        """See JournalMachine."""
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+        if not self._passes_trimmed:
+            for group in self.groups.values():
+                group.end_passing()
+
+    @property
+    def _passes_trimmed(self) -> bool:
+        return self._level < LEVEL_BROKERS
 
     @property
     def size_bytes(self) -> int:
@@ -114,7 +130,7 @@ class GroupCoordinator:
             state = group_pb2.GroupState.FromString(piece)
         except DecodeError as error:
             raise Corruption("a group's snapshot does not decode") from error
-        restore_piece(self.groups.setdefault(state.group, Group()), state)
+        restore_piece(self.groups.setdefault(state.group, Group(passes_trimmed=self._passes_trimmed)), state)
 
     def restore_end(self) -> None:
         """See JournalMachine."""
@@ -141,7 +157,7 @@ class GroupCoordinator:
             view.assigned.add(
                 shard=group_pb2.GroupShard(topic_id=key.topic_id, shard_id=key.shard_id),
                 since=shard.since,
-                offset=shard.position,
+                offset=group.position(shard),
                 release=shard.release,
                 has_position=shard.offset is not None,
             )
@@ -159,7 +175,7 @@ class GroupCoordinator:
         if group is None:
             if len(self.groups) >= GROUPS_MAX:
                 raise Overloaded(f"this coordinator has {GROUPS_MAX} groups, its limit")
-            group = Group()
+            group = Group(passes_trimmed=self._passes_trimmed)
         return group
 
     def _apply(

@@ -339,7 +339,8 @@ def _cuts(to: GroupReset) -> list[CutLike]:
 
 def _is_finished(state: group_pb2.GroupShardState) -> bool:
     facts = state.facts
-    return facts.ended and (facts.end_offset <= facts.start_offset or state.offset >= facts.end_offset)
+    position = state.offset if state.has_position else facts.start_offset
+    return facts.ended and position >= facts.end_offset
 
 
 def _shard_info(topic: str, state: group_pb2.GroupShardState) -> GroupShardInfo:

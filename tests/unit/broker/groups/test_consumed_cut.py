@@ -40,7 +40,10 @@ def group_of(**shards: Of) -> Group:
     ("group", "cut"),
     [
         (group_of(s0=Of(at=5), s1=Of()), {0: 5, 1: 0}),
-        (group_of(s0=Of(at=5, start=7)), {0: 7}),
+        (group_of(s0=Of(start=7)), {0: 7}),
+        # what was trimmed behind a position was not consumed
+        (group_of(s0=Of(end=9, at=2, start=9), s1=Of((0,), at=1)), {0: 2}),
+        (group_of(s0=Of(end=9, start=9), s1=Of((0,), at=1)), {1: 1}),
         # a split: its parent stands for both children until it is finished
         (group_of(s0=Of(end=9, at=8), s1=Of((0,)), s2=Of((0,))), {0: 8}),
         (group_of(s0=Of(end=9, at=9), s1=Of((0,), at=3), s2=Of((0,))), {1: 3, 2: 0}),

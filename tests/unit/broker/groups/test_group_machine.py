@@ -226,3 +226,40 @@ def test_commands_of_an_earlier_instance_count_up_to_a_level(level: int) -> None
     assert ("a" in group.members) == (level >= LEVEL_BROKERS)
     one.apply(leave=pb.GroupLeave(member="a", joined=2))
     assert "a" not in group.members
+
+
+def test_a_shard_that_counted_as_read_at_an_earlier_level_stays_so() -> None:
+    """Trimmed behind the group's position: successors that were handed out then are not taken away for it now."""
+    one = Machine()
+
+    def learn(*trimmed: bool) -> None:
+        """Shard 0, split into 1 and 2, of which 1 ended, and 3 follows it."""
+        facts = [
+            pb.GroupShardFacts(
+                shard_id=at, predecessors=before, ended=ended, end_offset=9 * ended, start_offset=9 * gone
+            )
+            for at, (before, ended, gone) in enumerate(zip(([], [0], [0], [1]), (True, True, False, False), trimmed))
+        ]
+        one.apply(shards=pb.GroupShards(topic_id=TOPIC, map_version=3, shards=facts))
+
+    def has() -> list[tuple[int, int]]:
+        return [(each.shard.shard_id, each.offset) for each in one.machine.views(GROUP)["a"].assigned]
+
+    one.apply(
+        join=pb.GroupJoin(member="a", session_ms=1_000, topic_ids=[TOPIC], starts=[position(0, 2), position(1, 4)])
+    )
+    learn(False, False, False, False)
+    assert has() == [(0, 2)]
+    learn(True, False, False, False)
+    assert has() == [(1, 4), (2, 0)]
+    generation = one.machine.group(GROUP).generation
+    copy = restored(GroupCoordinator(), one.machine.snapshot())
+    for machine in (copy, one.machine):
+        machine.level = LEVEL_BROKERS
+    assert list(copy.snapshot()) == list(one.machine.snapshot())
+    one.apply(heartbeat=pb.GroupHeartbeat(member="a"))
+    learn(True, True, False, False)
+    assert has() == [(1, 4), (2, 0)] and one.machine.group(GROUP).generation == generation
+    later = GroupCoordinator()
+    later.level = LEVEL_BROKERS
+    assert list(restored(later, one.machine.snapshot()).snapshot()) == list(one.machine.snapshot())

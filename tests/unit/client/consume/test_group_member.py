@@ -389,6 +389,29 @@ async def test_a_shard_that_was_trimmed_wholly_is_finished(members: Members) -> 
         assert [each.value for each in await take(aiter(member), 1)] == [b"b"]
 
 
+async def test_what_was_trimmed_of_an_ended_shard_is_said_or_skipped(members: Members) -> None:
+    """As of one that goes on: its successors are read once the member knows, or does not want to."""
+    topic = await members.cluster.create_topic(TOPIC)
+    await members.cluster.append(topic, 0, b"a", b"b", b"c")
+    async with members.member() as member:
+        await take(aiter(member), 1)
+        await member.commit()
+    (child,) = await members.cluster.scale(topic, [0], 1)
+    await members.cluster.append(topic, child, b"d")
+    await members.cluster.trim(topic, 0, 3)
+    topic.shards[0].truncated = True
+    for _ in range(2):
+        async with members.member() as member:
+            with pytest.raises(OffsetTrimmed) as caught:
+                await take(aiter(member), 1)
+            assert caught.value.offset == 3
+        assert [each.is_finished for each in (await members.groups.describe(GROUP)).shards] == [False, False]
+    async with members.member(skip_trimmed=True) as member:
+        assert [each.value for each in await take(aiter(member), 1)] == [b"d"]
+        await member.commit()
+    assert [each.is_finished for each in (await members.groups.describe(GROUP)).shards] == [True, False]
+
+
 async def test_chunks_are_processed_as_a_whole(members: Members) -> None:
     """When the next one is asked for."""
     topic = await members.cluster.create_topic(TOPIC)
