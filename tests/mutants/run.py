@@ -71,7 +71,7 @@ def failing_test(path: str) -> str:
                 failed.append(report.nodeid)
 
     with contextlib.redirect_stdout(sys.stderr):
-        pytest.main([path, "-x", "-q", "-p", "no:cacheprovider"], plugins=[Listener()])
+        pytest.main([path, "-x", "-q", "--tb=no", "-p", "no:cacheprovider"], plugins=[Listener()])
     return failed[0] if failed else ""
 
 
