@@ -250,12 +250,21 @@ class Group:
             self._take(key)
             self._hand_out()
 
-    def reset(self, positions: Iterable[tuple[ShardKey, int]]) -> None:
+    def reset_positions(self, reset: group_pb2.GroupReset) -> dict[ShardKey, int | None]:
+        """Return where a reset moves which shards; None: to where a shard begins. Raises PreconditionFailed."""
+        if not reset.checkpoint:
+            return {key_of(each.shard): each.offset for each in reset.positions}
+        found = self.checkpoints.complete.get(reset.checkpoint)
+        if found is None:
+            raise PreconditionFailed(f"the group has no complete checkpoint {reset.checkpoint!r}")
+        anew = 0 if self.passes_trimmed else None
+        return {key: found.positions.get(key, anew) for key in self.shards}
+
+    def reset(self, wanted: Mapping[ShardKey, int | None]) -> None:
         """Move positions anywhere; hand every shard out anew.
 
         Raises PreconditionFailed: the group does not read a shard, or a transaction is about to commit positions.
         """
-        wanted = dict(positions)
         if len(self.staged):
             raise PreconditionFailed(
                 f"{len(self.staged)} transactions are about to commit positions of the group: try again once they are decided"
@@ -270,13 +279,6 @@ class Group:
             self._take_away(member)
         self.generation += 1
         self._hand_out()
-
-    def reset_to_checkpoint(self, name: str) -> None:
-        """Move all positions to a checkpoint's; shards that it lacks begin anew. Raises PreconditionFailed."""
-        found = self.checkpoints.complete.get(name)
-        if found is None:
-            raise PreconditionFailed(f"the group has no complete checkpoint {name!r}")
-        self.reset((key, found.positions.get(key, 0)) for key in self.shards)
 
     # ---- retention
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
 from rangelog_broker.groups.checkpoints import ShardKey
@@ -188,6 +189,16 @@ class GroupOwner:
         self.reports.note(name)
         if self._reporting is None or self._reporting.done():
             self._reporting = self._spawn(self.reports.run())
+
+    @asynccontextmanager
+    async def moving_back(self, name: str, reset: group_pb2.GroupReset) -> AsyncIterator[None]:
+        """See ConsumedReports.lowered; where the group is afterwards is reported anew."""
+        try:
+            async with self.reports.lowered(name, reset):
+                yield
+        finally:
+            if self.journal.closed is None:
+                self._retained(name)
 
     async def until_heard(self, name: str) -> None:
         """Wait until the placement driver has heard whether a group retains. Raises GroupNotFound; Unavailable: ask again.

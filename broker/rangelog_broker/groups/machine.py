@@ -216,10 +216,7 @@ class GroupCoordinator:
             case "weigh":
                 group.weigh((key_of(each.shard), each.weight) for each in message.weigh.weights)
             case "reset":
-                if message.reset.checkpoint:
-                    group.reset_to_checkpoint(message.reset.checkpoint)
-                else:
-                    group.reset((key_of(each.shard), each.offset) for each in message.reset.positions)
+                group.reset(group.reset_positions(message.reset))
             case "retain":
                 group.retain(retains=message.retain.retains)
             case "retained":

@@ -72,6 +72,8 @@ class GroupsService(GroupsServicer):
         owner, name = self._owner(request.group), request.group
         joined = (await self._propose(request, group_pb2.GroupCommand(group=name, join=request.join))).joined
         await owner.read_topics(name)
+        if owner.journal.machine.group(name).retains:  # and perhaps a topic that it did not read before
+            await owner.until_heard(name)
         found = owner.view(name, request.join.member, joined)
         return pb.JoinGroupResponse(view=found.view, token=found.token, joined=joined)
 
@@ -164,7 +166,8 @@ class GroupsService(GroupsServicer):
         """Move positions, of shards that the group may not know yet."""
         owner, name = self._owner(request.group), request.group
         await owner.note_unknown(name, [key_of(each.shard) for each in request.reset.positions])
-        result = await owner.propose(request.proposal, group_pb2.GroupCommand(group=name, reset=request.reset))
+        async with owner.moving_back(name, request.reset):
+            result = await owner.propose(request.proposal, group_pb2.GroupCommand(group=name, reset=request.reset))
         return pb.ResetGroupResponse(generation=result.generation)
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Any) -> pb.DeleteGroupResponse:

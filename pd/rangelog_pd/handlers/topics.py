@@ -17,6 +17,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT, check_replicas, fill_replicas
 from rangelog_pd.state.topic_config import FIELDS, check_tags, with_topic_defaults
 from rangelog_pd.state.topic_tables import ShardMap, full_name
+from rangelog_pd.state.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import topic_pb2 as pb
 
 _PAIR = re.compile(r"([0-9]{1,19}):([0-9]{1,19})")
@@ -148,6 +149,8 @@ async def end_shard(driver: Driver, request: pb.EndShardRequest) -> pb.EndShardR
 
 async def report_consumed(driver: Driver, request: pb.ReportConsumedRequest) -> pb.ReportConsumedResponse:
     """Note where a group stands that subscribes for retention. Raises what retention.report_consumed raises."""
+    if not driver.knows_level(LEVEL_BROKERS):
+        request.ClearField("number")
     return await driver.propose_request(pb.ReportConsumedResponse, request.request_id, report_consumed=request)
 
 

@@ -7,9 +7,10 @@ subscribed groups: always to a consistent cut. Every record below a cut that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from rangelog_pd.state.cut_tables import cut_of
-from rangelog_pd.state.cuts import clipped, earlier_of
+from rangelog_pd.state.retention import consumed_by_all
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, topic_pb2
 
@@ -20,6 +21,13 @@ SIZE_INTERVALS = 5
 
 SizeOf = Callable[[int, int], int]
 """The bytes of a sealed range, by stream id and index."""
+
+
+class TrimCut(NamedTuple):
+    """A cut that a topic may be truncated to, and whether for what groups have consumed."""
+
+    cut: dict[int, int]
+    by_consumption: bool = False
 
 
 def interval_ms(retention: topic_pb2.Retention, shortest_ms: int) -> int:
@@ -39,14 +47,14 @@ def interval_ms(retention: topic_pb2.Retention, shortest_ms: int) -> int:
     return max(shortest_ms, min(wanted))
 
 
-def cuts_to_trim_to(state: State, topic: topic_pb2.Topic, size_of: SizeOf, time_ms: int) -> Iterator[dict[int, int]]:
+def cuts_to_trim_to(state: State, topic: topic_pb2.Topic, size_of: SizeOf, time_ms: int) -> Iterator[TrimCut]:
     """Yield the cuts that a topic may be truncated to, one after the other: by age or size, and by consumption."""
     limit = _by_limits(state, topic, size_of, time_ms)
     if limit is not None:
-        yield limit
-    consumed = _by_consumption(state, topic) if topic.config.retention.consumed else None
+        yield TrimCut(limit)
+    consumed = consumed_by_all(state, topic.topic_id) if topic.config.retention.consumed else None
     if consumed is not None:
-        yield consumed
+        yield TrimCut(consumed, by_consumption=True)
 
 
 def _by_limits(state: State, topic: topic_pb2.Topic, size_of: SizeOf, time_ms: int) -> dict[int, int] | None:
@@ -78,12 +86,3 @@ def bytes_behind(state: State, topic_id: int, cut: dict[int, int], size_of: Size
                 seen[successor] = None
                 pending.append(successor)
     return found
-
-
-def _by_consumption(state: State, topic: topic_pb2.Topic) -> dict[int, int] | None:
-    """Return the last cut that every subscribed group has reached; None where there is no such group."""
-    earliest: dict[int, int] | None = None
-    for row in state.cuts.consumed_of(topic.topic_id):
-        cut = cut_of(row)
-        earliest = cut if earliest is None else earlier_of(state, topic.topic_id, earliest, cut)
-    return clipped(state, topic.topic_id, earliest) if earliest is not None else None

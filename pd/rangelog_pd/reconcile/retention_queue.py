@@ -16,6 +16,7 @@ from rangelog_pd.state.cuts import cut_of_now, left_to_trim, positions
 from rangelog_pd.state.retention import is_new
 from rangelog_pd.state.store import State
 from rangelog_pd.state.topic_states import ACTIVE, SEALED
+from rangelog_pd.state.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import pd_state_pb2, topic_pb2
 
 INTERVAL_MS_MIN = 60_000
@@ -61,13 +62,14 @@ class RetentionQueue:
             if limits and is_new(state, topic_id, cut_of_now(state, topic)):
                 to_cut.append(topic_id)
             waits = False
-            for cut in cuts_to_trim_to(state, topic, size_of, time_ms):
+            for cut, by_consumption in cuts_to_trim_to(state, topic, size_of, time_ms):
                 left = left_to_trim(state, topic_id, cut)
                 covered = [coverage.want((topic_id, each), offset, now_ms) for each, offset in left.items()]
                 if not left:
                     continue
                 if topic.state in (ACTIVE, SEALED) and all(covered):
-                    found.append(_retain(topic_id, cut, left))
+                    again = by_consumption and state.cluster_version >= LEVEL_BROKERS
+                    found.append(_retain(topic_id, cut, left, by_consumption=again))
                 waits = True  # or it may not have been applied
             interval = (
                 min(SOON_MS, self._interval_ms_min)
@@ -104,7 +106,9 @@ class RetentionQueue:
         self._put(topic_id, now_ms + self._interval_ms_min * (topic_id * _SPREAD % (1 << _BITS)) / (1 << _BITS))
 
 
-def _retain(topic_id: int, cut: dict[int, int], covered: dict[int, int]) -> pd_state_pb2.Command:
+def _retain(
+    topic_id: int, cut: dict[int, int], covered: dict[int, int], *, by_consumption: bool
+) -> pd_state_pb2.Command:
     """Return a truncation with what covers it; what does not fit in a command follows part by part."""
     request = topic_pb2.TruncateTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id), cut=positions(cut))
     left_bytes = COMMAND_BYTES_MAX - _AROUND_BYTES - request.ByteSize()
@@ -114,4 +118,5 @@ def _retain(topic_id: int, cut: dict[int, int], covered: dict[int, int]) -> pd_s
         if left_bytes < 0:
             break
         some.append(each)
-    return pd_state_pb2.Command(retain_topic=pd_state_pb2.RetainTopic(request=request, covered=some))
+    retain = pd_state_pb2.RetainTopic(request=request, covered=some, by_consumption=by_consumption)
+    return pd_state_pb2.Command(retain_topic=retain)

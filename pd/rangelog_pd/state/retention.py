@@ -10,7 +10,7 @@ from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, Precondition
 from rangelog_core.ids import check_name
 from rangelog_core.limits import COMMAND_SHARDS_MAX
 from rangelog_pd.state.cut_tables import GROUPS_MAX, cut_of
-from rangelog_pd.state.cuts import check_cut, cut_of_now, left_to_trim
+from rangelog_pd.state.cuts import check_cut, clipped, cut_of_now, earlier_of, left_to_trim
 from rangelog_pd.state.store import State
 from rangelog_pd.state.topic_states import DELETING
 from rangelog_pd.state.topics import truncate
@@ -51,10 +51,27 @@ def forget_passed(state: State, topic_id: int) -> None:
 
 
 def retain_topic(state: State, command: pd_state_pb2.RetainTopic, now_ms: int) -> topic_pb2.TruncateTopicResponse:
-    """Truncate a topic as far as snapshots cover it already. Raises as topics.truncate_topic."""
-    response = truncate(state, command.request, {each.shard_id: each.offset for each in command.covered}, now_ms)
+    """Truncate a topic as far as snapshots cover it already.
+
+    Raises as topics.truncate_topic, and PreconditionFailed: a group has moved back since the cut was chosen, or gone on.
+    """
+    request = command.request
+    if command.by_consumption:
+        consumed = consumed_by_all(state, state.topics.referred(request.topic).topic_id)
+        if consumed != {each.shard_id: each.offset for each in request.cut}:
+            raise PreconditionFailed("groups have reported other positions since the cut was chosen")
+    response = truncate(state, request, {each.shard_id: each.offset for each in command.covered}, now_ms)
     forget_passed(state, response.topic.topic_id)
     return response
+
+
+def consumed_by_all(state: State, topic_id: int) -> dict[int, int] | None:
+    """Return the last cut that every subscribed group has reached; None where there is no such group."""
+    earliest: dict[int, int] | None = None
+    for row in state.cuts.consumed_of(topic_id):
+        cut = cut_of(row)
+        earliest = cut if earliest is None else earlier_of(state, topic_id, earliest, cut)
+    return clipped(state, topic_id, earliest) if earliest is not None else None
 
 
 def report_consumed(
@@ -63,7 +80,7 @@ def report_consumed(
     """Note where a group stands, which subscribes it, or forget it.
 
     Raises TopicNotFound, TopicStateForbids, ShardNotFound, KeyRangeGap, KeyRangeOverlap, OffsetOutOfRange, InvalidArgument,
-    PreconditionFailed (a later owner of the group's journal has reported).
+    PreconditionFailed (a later owner of the group's journal has reported, or this one has since).
     """
     check_name("group", request.group)
     topic = state.topics.referred(request.topic)
@@ -71,6 +88,8 @@ def report_consumed(
     known = state.cuts.consumed.find(key)
     if known is not None and request.epoch < known.epoch:
         raise PreconditionFailed(f"a later owner of group {request.group!r} has reported what it has consumed")
+    if known is not None and request.epoch == known.epoch and request.number < known.number:
+        raise PreconditionFailed(f"a later report of what group {request.group!r} has consumed is there")
     if request.unsubscribe:
         if request.cut:
             raise InvalidArgument("a group that unsubscribes gives no cut")
@@ -92,6 +111,7 @@ def report_consumed(
         offsets=[each.offset for each in request.cut],
         reported_ms=now_ms,
         epoch=request.epoch,
+        number=request.number,
     )
     state.cuts.consumed.put(key, row)
     return topic_pb2.ReportConsumedResponse()

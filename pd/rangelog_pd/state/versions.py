@@ -55,7 +55,7 @@ LEVEL_QUOTAS = 11
 """From this cluster version on, there are quotas."""
 
 LEVEL_BROKERS = versions.LEVEL_BROKERS
-"""From this cluster version on, there is a broker version."""
+"""From this cluster version on, there is a broker version, and of what a group reports as consumed the last report counts."""
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -122,6 +122,8 @@ _FIELDS = {
         ("request.drops_trimmed", LEVEL_PACKING),
         ("request.encrypted", LEVEL_ENCRYPTION),
     ),
+    "report_consumed": (("number", LEVEL_BROKERS),),
+    "retain_topic": (("by_consumption", LEVEL_BROKERS),),
     "register_broker": (("feature_level", LEVEL_BROKERS),),
     "prepare_object": (("request.encrypted", LEVEL_ENCRYPTION),),
     "commit_object": (("encryption_key_id", LEVEL_ENCRYPTION),),

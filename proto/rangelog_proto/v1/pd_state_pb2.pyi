@@ -297,12 +297,14 @@ class ContinueTopic(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., covered: _Optional[_Iterable[_Union[_topic_pb2.ShardPosition, _Mapping]]] = ...) -> None: ...
 
 class RetainTopic(_message.Message):
-    __slots__ = ("request", "covered")
+    __slots__ = ("request", "covered", "by_consumption")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     COVERED_FIELD_NUMBER: _ClassVar[int]
+    BY_CONSUMPTION_FIELD_NUMBER: _ClassVar[int]
     request: _topic_pb2.TruncateTopicRequest
     covered: _containers.RepeatedCompositeFieldContainer[_topic_pb2.ShardPosition]
-    def __init__(self, request: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., covered: _Optional[_Iterable[_Union[_topic_pb2.ShardPosition, _Mapping]]] = ...) -> None: ...
+    by_consumption: bool
+    def __init__(self, request: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., covered: _Optional[_Iterable[_Union[_topic_pb2.ShardPosition, _Mapping]]] = ..., by_consumption: bool = ...) -> None: ...
 
 class TakeCuts(_message.Message):
     __slots__ = ("topic_ids",)

@@ -243,20 +243,22 @@ class RetentionCut(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., number: _Optional[int] = ..., taken_ms: _Optional[int] = ..., shard_ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumedCut(_message.Message):
-    __slots__ = ("topic_id", "group", "shard_ids", "offsets", "reported_ms", "epoch")
+    __slots__ = ("topic_id", "group", "shard_ids", "offsets", "reported_ms", "epoch", "number")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SHARD_IDS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     REPORTED_MS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     group: str
     shard_ids: _containers.RepeatedScalarFieldContainer[int]
     offsets: _containers.RepeatedScalarFieldContainer[int]
     reported_ms: int
     epoch: int
-    def __init__(self, topic_id: _Optional[int] = ..., group: _Optional[str] = ..., shard_ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., reported_ms: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    number: int
+    def __init__(self, topic_id: _Optional[int] = ..., group: _Optional[str] = ..., shard_ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., reported_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class CreateNamespaceRequest(_message.Message):
     __slots__ = ("request_id", "name")
@@ -530,20 +532,22 @@ class TruncateTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class ReportConsumedRequest(_message.Message):
-    __slots__ = ("request_id", "topic", "group", "cut", "unsubscribe", "epoch")
+    __slots__ = ("request_id", "topic", "group", "cut", "unsubscribe", "epoch", "number")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CUT_FIELD_NUMBER: _ClassVar[int]
     UNSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     topic: TopicReference
     group: str
     cut: _containers.RepeatedCompositeFieldContainer[ShardPosition]
     unsubscribe: bool
     epoch: int
-    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[_Union[TopicReference, _Mapping]] = ..., group: _Optional[str] = ..., cut: _Optional[_Iterable[_Union[ShardPosition, _Mapping]]] = ..., unsubscribe: bool = ..., epoch: _Optional[int] = ...) -> None: ...
+    number: int
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[_Union[TopicReference, _Mapping]] = ..., group: _Optional[str] = ..., cut: _Optional[_Iterable[_Union[ShardPosition, _Mapping]]] = ..., unsubscribe: bool = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class ReportConsumedResponse(_message.Message):
     __slots__ = ()

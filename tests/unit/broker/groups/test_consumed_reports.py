@@ -46,6 +46,18 @@ async def leave(caller: Caller, member: str) -> None:
     await caller.broker.service.LeaveGroup(request, None)
 
 
+async def move(caller: Caller, offsets: dict[int, int]) -> None:
+    """Reset the group."""
+    topic_id = caller.topic.topic_id
+    positions = [
+        group_pb2.GroupPosition(shard=group_pb2.GroupShard(topic_id=topic_id, shard_id=each), offset=offset)
+        for each, offset in offsets.items()
+    ]
+    reset = group_pb2.GroupReset(positions=positions)
+    request = pb.ResetGroupRequest(proposal=caller.proposal(), group=GROUP, reset=reset)
+    await caller.broker.service.ResetGroup(request, None)
+
+
 def consumed(caller: Caller) -> dict[int, int] | None:
     """What the placement driver knows."""
     return caller.cluster.topics.consumed.get((caller.topic.topic_id, GROUP))
@@ -117,12 +129,44 @@ async def test_a_reset_moves_what_is_kept(caller: Caller) -> None:
     joined = await caller.join("a")
     await retain(caller)
     await caller.commit("a", *joined.view.assigned, offset=5)
-    positions = [group_pb2.GroupPosition(shard=each.shard, offset=2) for each in joined.view.assigned]
-    reset = group_pb2.GroupReset(positions=positions)
-    await caller.broker.service.ResetGroup(
-        pb.ResetGroupRequest(proposal=caller.proposal(), group=GROUP, reset=reset), None
-    )
+    await move(caller, {0: 2, 1: 2})
     await until(lambda: consumed(caller) == {0: 2, 1: 2})
+
+
+async def test_what_is_kept_is_known_before_a_group_moves_back(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the placement driver does not answer, it does not move; nor does a report of before arrive behind."""
+    joined = await caller.join("a")
+    await retain(caller)
+    await caller.commit("a", *joined.view.assigned, offset=5)
+    await until(lambda: consumed(caller) == {0: 5, 1: 5})
+    monkeypatch.setattr(consumed_reports, "INTERVAL_S", 3_600)
+    await until(lambda: not caller.owner.reports._noted)
+    caller.cluster.topics.report_errors = [Unavailable("nobody leads")]
+    with pytest.raises(Unavailable):
+        await move(caller, {0: 2})
+    assert {each.offset for each in (await caller.describe()).shards} == {5}
+    topics, positions = caller.cluster.topics, []
+    report = topics.report_consumed
+
+    async def reported(request: Any, *, timeout_s: float) -> Any:
+        positions.append({each.shard_id: each.offset for each in request.cut})
+        assert {each.offset for each in caller.owner.journal.machine.group(GROUP).shards.values()} == {5}
+        return await report(request, timeout_s=timeout_s)
+
+    monkeypatch.setattr(topics, "report_consumed", reported)
+    await move(caller, {0: 2, 1: 9})
+    assert positions == [{0: 2, 1: 5}], "the lower of where it is and where it goes"
+    assert [each.offset for each in (await caller.describe()).shards] == [2, 9]
+
+
+async def test_a_topic_that_a_group_joins_is_kept_from_the_answer_on(caller: Caller) -> None:
+    """Of a group that retains; what others have consumed of it may be trimmed before."""
+    await caller.join("a")
+    await retain(caller)
+    other = caller.cluster.topics.create("default/other", 1)
+    join = group_pb2.GroupJoin(member="b", session_ms=10_000, topic_ids=[other.topic_id])
+    await caller.broker.service.JoinGroup(pb.JoinGroupRequest(proposal=caller.proposal(), group=GROUP, join=join), None)
+    assert caller.cluster.topics.consumed[other.topic_id, GROUP] == {0: 0}
 
 
 @pytest.mark.parametrize("how", ["no more", "deleted", "another topic"])

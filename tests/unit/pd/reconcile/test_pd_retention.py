@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rangelog_core.errors import PreconditionFailed
 from rangelog_core.limits import COMMAND_BYTES_MAX, TOPIC_SHARDS_MAX
 from rangelog_pd.reconcile.coverage import TURN_MS, WANTED_MS, Coverage
 from rangelog_pd.reconcile.retention_policy import bytes_behind, cuts_to_trim_to
@@ -39,16 +40,17 @@ def size_of(topics: TopicCalls) -> Any:
 
 
 def wanted(topics: TopicCalls, topic_id: int) -> list[dict[int, int]]:
-    return list(cuts_to_trim_to(topics.pd.state, topics.topic(topic_id), size_of(topics), topics.pd.wall_ms))
+    found = cuts_to_trim_to(topics.pd.state, topics.topic(topic_id), size_of(topics), topics.pd.wall_ms)
+    return [each.cut for each in found]
 
 
 def take(topics: TopicCalls, topic_id: int) -> None:
     topics.pd.do(pd_pb2.CreateStreamResponse, take_cuts=pd_state_pb2.TakeCuts(topic_ids=[topic_id]))
 
 
-def report(topics: TopicCalls, topic_id: int, group: str, cut: dict[int, int]) -> None:
+def report(topics: TopicCalls, topic_id: int, group: str, cut: dict[int, int], *, number: int = 0) -> None:
     positions = [topic_pb2.ShardPosition(shard_id=each, offset=offset) for each, offset in cut.items()]
-    request = topic_pb2.ReportConsumedRequest(topic=refer(topic_id), group=group, cut=positions)
+    request = topic_pb2.ReportConsumedRequest(topic=refer(topic_id), group=group, cut=positions, epoch=1, number=number)
     topics.pd.do(topic_pb2.ReportConsumedResponse, report_consumed=request)
 
 
@@ -104,6 +106,32 @@ def test_by_consumption_the_slowest_group_decides(topics: TopicCalls) -> None:
     assert wanted(topics, topic_id) == [{0: 7, 1: 5}, {0: 2, 1: 4}]
     topics.update(topic_id, "retention", config=topic_pb2.TopicConfig(retention=topic_pb2.Retention(age_ms=5_000)))
     assert wanted(topics, topic_id) == [], "groups count only where the topic wants it"
+
+
+def test_a_group_that_has_moved_back_meanwhile_is_waited_for(topics: TopicCalls) -> None:
+    """A truncation that was chosen before is passed over; by age nothing is asked. The last report counts."""
+    topic_id = retained(topics, consumed=True)
+    topics.write(topic_id, 0, 7)
+    topics.write(topic_id, 1, 5)
+    report(topics, topic_id, "group", {0: 6, 1: 5}, number=3)
+    chosen = wanted(topics, topic_id)[0]
+    report(topics, topic_id, "group", {0: 2, 1: 5}, number=4)
+    with pytest.raises(PreconditionFailed, match="later report"):
+        report(topics, topic_id, "group", {0: 6, 1: 5}, number=3)
+
+    def retain(cut: dict[int, int], *, by_consumption: bool) -> None:
+        positions = [topic_pb2.ShardPosition(shard_id=each, offset=offset) for each, offset in cut.items()]
+        request = topic_pb2.TruncateTopicRequest(topic=refer(topic_id), cut=positions)
+        command = pd_state_pb2.RetainTopic(request=request, covered=positions, by_consumption=by_consumption)
+        topics.pd.do(topic_pb2.TruncateTopicResponse, retain_topic=command)
+
+    with pytest.raises(PreconditionFailed, match="since the cut was chosen"):
+        retain(chosen, by_consumption=True)
+    assert trims(topics, topic_id) == [0, 0]
+    retain(wanted(topics, topic_id)[0], by_consumption=True)
+    assert trims(topics, topic_id) == [2, 5]
+    retain(chosen, by_consumption=False)
+    assert trims(topics, topic_id) == [6, 5]
 
 
 class Fleet:
@@ -264,7 +292,7 @@ def test_what_nobody_wants_any_more_is_not_asked_for_nor_kept(fleet: Fleet) -> N
 def test_a_truncation_by_retention_fits_in_one_command() -> None:
     """Of the largest topic, at large offsets; what does not fit is covered by the parts that follow."""
     cut = {1_000_000 + each: 1 << 55 for each in range(TOPIC_SHARDS_MAX)}
-    command = _retain(1, cut, cut)
+    command = _retain(1, cut, cut, by_consumption=True)
     assert len(command.retain_topic.request.cut) == TOPIC_SHARDS_MAX
     assert 0 < len(command.retain_topic.covered) < TOPIC_SHARDS_MAX
     command.version, command.now_ms = 4, 1_700_000_000_000
