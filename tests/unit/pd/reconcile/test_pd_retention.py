@@ -297,7 +297,7 @@ def test_a_truncation_by_retention_fits_in_one_command() -> None:
     assert 0 < len(command.retain_topic.covered) < TOPIC_SHARDS_MAX
     command.version, command.now_ms = 4, 1_700_000_000_000
     assert command.ByteSize() <= COMMAND_BYTES_MAX
-    assert len(_retain(1, {0: 5}, {0: 5}).retain_topic.covered) == 1
+    assert len(_retain(1, {0: 5}, {0: 5}, by_consumption=False).retain_topic.covered) == 1
 
 
 def test_topics_take_their_turns(pd: Any) -> None:
