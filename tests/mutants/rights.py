@@ -78,4 +78,11 @@ RIGHTS: tuple[Mutant, ...] = (
     rare("rights-gate-in-a-circle", "each connection leaves its buffers behind, and the server grows",
          "rangelog_server_common.rights.frame_gate",
          "        self._again = _forgotten\n", "", "server_common/test_rights.py"),
+    rare("rights-stage-for-anybody", "who may append to a topic takes any transactional id away from its program",
+         "rangelog_broker.serving.connection",
+         "        if not self._gate.passes(frame, _APPEND, (_TRANSACTION, name)):\n            return\n", "",
+         "broker/serving/test_producer_connection.py"),
+    rare("rights-join-any-topic", "a group holds up the retention of a topic on which its client has no right",
+         "rangelog_broker.serving.needs", "    \"Groups/JoinGroup\": _joining,\n",
+         "    \"Groups/JoinGroup\": _group(Verb.READ),\n", "broker/test_broker_needs.py"),
 )  # fmt: skip

@@ -40,7 +40,7 @@ from rangelog_core.quotas import Measure, RateBuckets
 from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
-from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
+from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC, RESOURCE_KIND_TRANSACTION
 from rangelog_server_common.metrics.tally import count_by
 from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter
 from rangelog_server_common.rights.frame_gate import FrameGate
@@ -62,7 +62,8 @@ OWED_S_MAX, UNREAD_S_MAX = 1.0, 1.0
 CHANGING_S_MAX = 0.25
 """A batch for a shard that is being opened or ended waits for so long before it is refused."""
 
-_APPEND, _TOPIC = int(Verb.APPEND), int(RESOURCE_KIND_TOPIC)
+_APPEND = int(Verb.APPEND)
+_TOPIC, _TRANSACTION = int(RESOURCE_KIND_TOPIC), int(RESOURCE_KIND_TRANSACTION)
 _log = logging.getLogger("rangelog.broker")
 
 
@@ -314,10 +315,12 @@ class ProducerConnection(asyncio.BufferedProtocol):
         wanted = data_pb2.Stage.FromString(frame.message)
         if not self._passes(frame, wanted.topic_id):
             return
+        name = check_name("transactional id", wanted.transactional_id)
+        if not self._gate.passes(frame, _APPEND, (_TRANSACTION, name)):
+            return
         shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
         header, producer = _checked(frame.payload)
         self._port.counts.received_records += header.count
-        name = check_name("transactional id", wanted.transactional_id)
         self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
         shard.transactions.stage(wanted.number, name, producer, frame.payload, self, frame.request_id)
 

@@ -22,6 +22,12 @@ def _group(verbs: Verb) -> Callable[[Any], list[Need]]:
     return lambda request: [(verbs, pb.RESOURCE_KIND_GROUP, request.group, 0)]
 
 
+def _joining(request: Any) -> list[Need]:
+    """Who joins learns of the topics' shards, and the group may hold up what is trimmed of them."""
+    topics = ((Verb.READ, pb.RESOURCE_KIND_TOPIC, "", topic_id) for topic_id in request.join.topic_ids)
+    return [(Verb.READ, pb.RESOURCE_KIND_GROUP, request.group, 0), *topics]
+
+
 def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
     return lambda request: [(verbs, pb.RESOURCE_KIND_TOPIC, "", request.topic_id)]
 
@@ -38,11 +44,12 @@ def _nothing(_request: Any) -> list[Need]:
 _CALLS: dict[str, Callable[[Any], list[Need]]] = {
     **dict.fromkeys(
         (
-            "Groups/JoinGroup", "Groups/HeartbeatGroup", "Groups/LeaveGroup", "Groups/CommitPositions", "Groups/ReleaseShards",
+            "Groups/HeartbeatGroup", "Groups/LeaveGroup", "Groups/CommitPositions", "Groups/ReleaseShards",
             "Groups/StagePositions", "Groups/ReachCheckpoint",
         ),
         _group(Verb.READ),
     ),
+    "Groups/JoinGroup": _joining,
     **dict.fromkeys(("Groups/DescribeGroup", "Groups/DescribeCheckpoint"), _group(ANY)),
     **dict.fromkeys(
         (

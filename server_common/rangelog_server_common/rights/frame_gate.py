@@ -25,8 +25,8 @@ KNOWN_MAX = 10_000
 LOOK_AGAIN_S = 5.0
 """A frame looks for its grant at least so often, so that this is renewed and ends; a change of rights ends it at once."""
 
-Resource = tuple[int, int]
-"""Kind and id."""
+Resource = tuple[int, int | str]
+"""Kind, and id or name."""
 
 
 class FrameGate:
@@ -115,8 +115,8 @@ class FrameGate:
         self._again = _forgotten
 
     def _key(self, resource: Resource) -> Key:
-        kind, number = resource
-        return self._principal, kind, "", number
+        kind, which = resource
+        return (self._principal, kind, which, 0) if isinstance(which, str) else (self._principal, kind, "", which)
 
     def _hold(self, frame: Frame, waiting: list[Frame]) -> None:
         size = len(frame.payload)

@@ -8,6 +8,7 @@ from rangelog_broker.rest.app import bare_app
 from rangelog_broker.serving.needs import needs_of_call, needs_of_path
 from rangelog_core.net.principals import Role, roles_of_call
 from rangelog_core.rights import ANY, KINDS, Verb
+from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as groups
 from tests.unit.core.net.test_principals import SERVICES
 
@@ -18,7 +19,7 @@ def test_every_call_that_a_client_may_make_needs_something_known() -> None:
     """A call in no table needs the right to administer everything."""
 
     class Anything:
-        group, topic_id, transactional_id, prefix = "g", 1, "x", ""
+        group, topic_id, transactional_id, prefix, join = "g", 1, "x", "", group_pb2.GroupJoin()
 
     for service in ("Groups", "Tables", "Transactions", "Watermarks"):
         for method in SERVICES[f"rangelog.v1.{service}"]:
@@ -26,6 +27,11 @@ def test_every_call_that_a_client_may_make_needs_something_known() -> None:
             if Role.CLIENT in roles_of_call(full):
                 assert needs_of_call(full, Anything()) != EVERYTHING, full
     assert needs_of_call("/rangelog.v1.Shards/MergeTransaction", Anything()) == EVERYTHING
+    joining = groups.JoinGroupRequest(group="g", join=group_pb2.GroupJoin(topic_ids=[3, 4]))
+    assert needs_of_call("/rangelog.v1.Groups/JoinGroup", joining) == [
+        (Verb.READ, KINDS["group"], "g", 0),
+        *((Verb.READ, KINDS["topic"], "", topic_id) for topic_id in (3, 4)),
+    ]
     listed = groups.ListGroupsRequest(prefix="or")
     assert needs_of_call("/rangelog.v1.Groups/ListGroups", listed) == [(ANY, KINDS["group"], "or*", 0)]
 

@@ -7,13 +7,14 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from rangelog.errors import NotOwner, ProducerFenced
+from rangelog.errors import NotOwner, ProducerFenced, RightMissing
 from rangelog_broker.serving import connection as serving
 from rangelog_broker.serving.connection import ProducerPort
 from rangelog_core.batch import TRAILER_BYTES, encode_batch, peek_header
 from rangelog_core.batch_extension import Producer, Tag, encode_extension
-from rangelog_core.frame import Opcode, encode_frame
+from rangelog_core.frame import Frame, Opcode, encode_frame
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.rights import KINDS
 from rangelog_proto.v1 import data_pb2
 from tests.support.owner_cluster import made_batch
 from tests.support.producer_client import (
@@ -257,6 +258,26 @@ async def test_a_batch_for_a_shard_that_is_not_here(client: ProducerClient) -> N
     client.produce(2, BATCH, topic_id=4)
     client.produce(3, BATCH, shard_id=1 << 40)
     assert await client.errors() == [(2, "NOT_OWNER"), (3, "NOT_OWNER")]
+
+
+async def test_a_batch_is_staged_by_whom_may_append_to_its_transaction(client: ProducerClient) -> None:
+    """And to the topic: the right to either alone would let a program end the transactions of another one."""
+    asked: list[tuple[int, int | str]] = []
+
+    def passes(frame: Frame, verbs: int, resource: tuple[int, int | str]) -> bool:
+        asked.append(resource)
+        if resource[1] in ("theirs", 4):
+            raise RightMissing("client:w may not append to it")
+        return resource[1] != "unknown"
+
+    client.connection._gate.passes = passes  # type: ignore[assignment, method-assign]
+    asking = [(4, "mine"), (3, "theirs"), (3, "unknown"), (5, "mine")]
+    for request_id, (topic_id, name) in enumerate(asking, 2):
+        message = data_pb2.Stage(topic_id=topic_id, transactional_id=name)
+        client.send(Opcode.STAGE, request_id, message, BATCH)
+    assert await client.errors() == [(2, "RIGHT_MISSING"), (3, "RIGHT_MISSING"), (5, "NOT_OWNER")]
+    both = [((KINDS["topic"], topic_id), (KINDS["transaction"], name)) for topic_id, name in asking[1:]]
+    assert asked == [(KINDS["topic"], 4), *(each for pair in both for each in pair)]
 
 
 async def test_refusals_carry_their_epoch(client: ProducerClient, shards: ScriptedShards) -> None:
