@@ -62,8 +62,8 @@ LEVEL_ENCRYPTION = 10
 """The cluster version from which on objects are encrypted: before, some placement drivers do not know which are."""
 
 LEVEL_BROKERS = 12
-"""The cluster version from which on brokers register with their level, and the broker version from which on members of groups
-are told apart by when they joined."""
+"""The cluster version from which on brokers register with their level, and the broker version from which on journals go by its
+rules: members of groups are told apart by when they joined, sessions have secret numbers."""
 
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""

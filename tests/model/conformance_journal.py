@@ -27,7 +27,7 @@ class JournalSide(Generic[M]):
         self._values: list[bytes] = []
         self._start = 0  # of the stream: what is before it is trimmed
         self._owner = Owner(Fold(make_machine()), 1)
-        self._append(self._owner.open_session(0))
+        self._append(self._owner.open_session(0, 1 << 63))
         self._session = int.from_bytes(self._ack()[-1].value, "little")
         self._sequence = 0
         self.takeovers = 0

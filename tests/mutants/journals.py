@@ -86,4 +86,6 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("shard-fold-looks-elsewhere", "the next owner looks at the transaction first", "rangelog_core.batch_extension",
           "    if producer is not None:\n", "    if producer is not None and Tag.TRANSACTION not in fields:\n",
           "shards/test_live_and_replayed.py"),
+    _tested("journal-session-by-its-place", "a client takes the results of another one's commands, whose session it guesses",
+          "rangelog_broker.journal.owner", "number if self.fold.level >= LEVEL_BROKERS else 0", "0", "journal/test_journal.py"),
 )  # fmt: skip

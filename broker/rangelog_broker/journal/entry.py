@@ -2,6 +2,7 @@
 
     entry:    version u8 · kind u8 · rest
     OPEN      now_ms u64
+    OPEN_AS   now_ms u64 · number u64
     COMMAND   now_ms u64 · session u64 · sequence u64 · settled u64 · command
     OWN       now_ms u64 · command
     PIECE     epoch u64 · covers u64 · number u32 · last u8 · piece
@@ -33,6 +34,7 @@ U64_MAX = (1 << 64) - 1
 
 _HEAD = struct.Struct("<BB")
 _OPEN = struct.Struct("<BBQ")
+_OPEN_AS = struct.Struct("<BBQQ")
 _COMMAND = struct.Struct("<BBQQQQ")
 _OWN = struct.Struct("<BBQ")
 _PIECE = struct.Struct("<BBQQIB")
@@ -48,12 +50,14 @@ class EntryKind(IntEnum):
     PIECE = 4
     PROOF = 5
     LEVEL = 6
+    OPEN_AS = 7
 
 
 class Open(NamedTuple):
-    """Opens a session: its number is the entry's offset."""
+    """Opens a session. `number`: its name, a secret of its proposer; 0: the entry's offset, as before there were levels."""
 
     now_ms: int
+    number: int = 0
 
 
 class Command(NamedTuple):
@@ -111,6 +115,8 @@ def encode_entry(entry: Entry) -> bytes:
         return _HEAD.pack(version, EntryKind.PROOF)
     if isinstance(entry, Level):
         return _LEVEL.pack(version, EntryKind.LEVEL, entry.level)
+    if entry.number:
+        return _OPEN_AS.pack(version, EntryKind.OPEN_AS, *entry)
     return _OPEN.pack(version, EntryKind.OPEN, entry.now_ms)
 
 
@@ -118,7 +124,7 @@ def decode_entry(data: bytes) -> Entry:
     """Return the entry. Raises Corruption, UnsupportedVersion.
 
     >>> decode_entry(encode_entry(Open(5)))
-    Open(now_ms=5)
+    Open(now_ms=5, number=0)
     """
     if len(data) < _HEAD.size:
         raise Corruption("an entry of a journal is cut short")
@@ -135,6 +141,15 @@ def _decode_open(data: bytes) -> Entry:
     if len(data) != _OPEN.size:
         raise Corruption("an entry that opens a session is too long")
     return Open(_OPEN.unpack(data)[2])
+
+
+def _decode_open_as(data: bytes) -> Entry:
+    if len(data) != _OPEN_AS.size:
+        raise Corruption("an entry that opens a session is too long")
+    opened = Open(*_OPEN_AS.unpack(data)[2:])
+    if not opened.number:
+        raise Corruption("an entry that opens a session gives it no number")
+    return opened
 
 
 def _decode_command(data: bytes) -> Entry:
@@ -173,5 +188,6 @@ _DECODERS = {
     int(EntryKind.OWN): (_OWN, _decode_own),
     int(EntryKind.PIECE): (_PIECE, _decode_piece),
     int(EntryKind.PROOF): (_HEAD, _decode_proof),
+    int(EntryKind.OPEN_AS): (_OPEN_AS, _decode_open_as),
     int(EntryKind.LEVEL): (_LEVEL, _decode_level),
 }

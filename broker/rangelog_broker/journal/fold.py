@@ -70,7 +70,7 @@ class Fold(Generic[M]):
             return result
         if isinstance(entry, Own):
             return self._apply(offset, entry.command, now_ms)
-        return self.sessions.open(offset, now_ms)
+        return self.sessions.open(entry.number or offset, now_ms)
 
     def _raise_level(self, level: int) -> None:
         if level > FEATURE_LEVEL:

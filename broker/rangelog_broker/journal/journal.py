@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -166,7 +167,8 @@ class Journal(Generic[M]):
     async def open_session(self, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> int:
         """Open a session; return its number. A repeated call opens another one, and nothing else."""
         self._check_open()
-        result = await self._result(self._owner.open_session(self.now_ms), timeout_s)
+        number = secrets.randbits(63) | 1 << 63  # no offset, as the numbers of before are
+        result = await self._result(self._owner.open_session(self.now_ms, number), timeout_s)
         return int.from_bytes(result.unwrap(), "little")
 
     async def propose(

@@ -31,6 +31,7 @@ from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.sessions import Result
 from rangelog_core.errors import InternalError, InvalidArgument, Overloaded
 from rangelog_core.limits import MIB
+from rangelog_core.versions import LEVEL_BROKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,12 @@ class Owner(Generic[M]):
 
     # ---- proposals
 
-    def open_session(self, now_ms: int) -> Proposed:
-        """Propose a new session; the result's value is its number. Raises Overloaded."""
-        return self._append(Open(now_ms))
+    def open_session(self, now_ms: int, number: int) -> Proposed:
+        """Propose a new session; the result's value is its number. Raises Overloaded.
+
+        `number`: drawn by lot, not 0, and given to it once all brokers can read that.
+        """
+        return self._append(Open(now_ms, number if self.fold.level >= LEVEL_BROKERS else 0))
 
     def propose(self, command: Command) -> Proposed | Result:
         """Propose a session's command. Raises Overloaded, InvalidArgument: nothing was appended."""

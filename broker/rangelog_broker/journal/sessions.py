@@ -2,7 +2,9 @@
 
 What holds: a command that is in the log more than once is applied once, and each of its entries has the first one's result, for
 as long as its proposer may ask: until it says that the command is settled. An expired session's commands are refused: nothing
-is known of them any more. Part of the replicated state: it changes only as entries are applied, by the times in them.
+is known of them any more. Who does not know a session's number can neither ask for its results nor propose in its place:
+numbers are drawn by lot, from LEVEL_BROKERS on. Part of the replicated state: it changes only as entries are applied, by the
+times in them.
 
 The design is that of RIFL (Lee et al., "Implementing Linearizability at Large Scale and Low Latency", SOSP 2015): a result is
 kept by client and sequence number, and dropped when the client has acknowledged it.
@@ -126,6 +128,8 @@ class Sessions:
         """Open a session; the value is its number."""
         if len(self._sessions) >= SESSIONS_MAX:
             return refused(Overloaded(f"{SESSIONS_MAX} sessions are open, the limit of a journal"))
+        if number in self._sessions:
+            return refused(Overloaded("a session has this number already: open another one"))
         self._sessions[number] = _Session(now_ms)
         return Result(_U64.pack(number))
 

@@ -271,6 +271,26 @@ async def test_commands_follow_the_level_that_all_brokers_have(client: Client, m
                 await opened(client, limits=limits)
 
 
+async def test_a_session_is_its_proposers_alone(client: Client) -> None:
+    """Nobody else knows its number: no small one is, and what is proposed under a guess is refused and keeps nothing."""
+    journal = await opened(client)
+    of_before = await journal.open_session()
+    journal.raise_level(FEATURE_LEVEL)
+    await journal.propose_own(b"raised")
+    sessions = [await journal.open_session() for _ in range(3)]
+    assert of_before < 100 and len(set(sessions)) == 3 and min(sessions) >= 1 << 63
+    for guess in {*range(40), *(each ^ 1 for each in sessions)} - {of_before}:
+        with pytest.raises(SessionExpired):
+            await journal.propose(guess, 0, b"theirs")
+    before = journal.machine.count
+    for session in (of_before, *sessions):
+        assert link(await journal.propose(session, 0, b"mine")).count > before
+    await journal.close()
+    again = await opened(client)
+    assert link(await again.propose(sessions[0], 1, b"mine")).count == before + 5
+    await again.close()
+
+
 async def test_what_is_replayed_lets_others_have_their_turn(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between any two parts of a snapshot, and of the entries behind it, the loop runs what else is due."""
     monkeypatch.setattr(journal_module, "TURN_BYTES", 4_096)

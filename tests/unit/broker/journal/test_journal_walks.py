@@ -18,6 +18,7 @@ from rangelog_broker.journal.owner import Owner, OwnerLimits, Proposed
 from rangelog_broker.journal.replay import JournalReplay
 from rangelog_broker.journal.sessions import Result
 from rangelog_core.errors import Corruption
+from rangelog_core.versions import FEATURE_LEVEL
 from tests.support.journal_machines import Chain
 
 LIMITS = OwnerLimits(snapshot_entries=6, snapshot_bytes_min=1 << 30)
@@ -90,7 +91,7 @@ class Walk:
             waiting.append(proposed.value)
 
     def open_session(self) -> None:
-        self.send(self.owner.open_session(self.clock()))
+        self.send(self.owner.open_session(self.clock(), self.draw.getrandbits(63) | 1 << 63))
 
     def propose(self) -> None:
         if not self.sessions:
@@ -123,7 +124,7 @@ class Walk:
         self.send(self.owner.prove())
 
     def raise_level(self) -> None:
-        level = self.owner.fold.level + self.draw.randint(0, 1)
+        level = min(FEATURE_LEVEL, self.owner.fold.level + self.draw.randint(0, 6))
         proposed = self.owner.raise_level(level)
         if proposed is not None:
             self.seen["level"] += 1
