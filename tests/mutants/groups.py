@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, rare
 
+_PLACES_TEST = "client/consume/test_group_places.py"
+
 GROUPS: tuple[Mutant, ...] = (
     rare("group-facts-of-the-dead", "members of a group get no shards: its broker was lost before it knew them",
          "rangelog_broker.groups.group_owner",
          "                if not map_version:  # the owner before was lost before it knew the topic's shards\n",
          "                if False:\n", "broker/groups/test_groups_service.py"),
+    rare("group-earliest-is-zero", "a group that is reset to the first records stands before them, and ends at once",
+         "rangelog._consume.group_shards", "        return view.stream.trim_offset\n", "        return 0\n", _PLACES_TEST),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Where a group begins: topics by name, their shards, and positions of all shards for a place in the topic.
 
 What holds: positions name every shard of a topic that is listed, ended ones too: what lies before the place is finished, what
-follows it begins anew.
+follows it begins anew. The position for "earliest" is where the shard begins by now: a lower one would be of trimmed records.
 """
 
 from __future__ import annotations
@@ -145,13 +145,13 @@ class GroupShards:
         Raises InvalidArgument, ShardNotFound: the place is not one of this topic.
         """
         shards = await self.shards(topic_id)
-        if place == "earliest":
-            return {GroupShard(topic_id, each.shard_id): 0 for each in shards}
-        if place == "latest" or isinstance(place, datetime):
+        if place in ("earliest", "latest") or isinstance(place, datetime):
             limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
             async def find(shard: topic_pb2.Shard) -> int:
                 async with limit:
+                    if place == "earliest":
+                        return await self._head(shard)
                     return await self._find(shard, place if isinstance(place, datetime) else None)
 
             offsets = await asyncio.gather(*map(find, shards))
@@ -161,6 +161,19 @@ class GroupShards:
         if place.topic_id != topic_id:
             raise InvalidArgument(f"the cut is one of topic {place.topic_id}, not of topic {topic_id}")
         return _positions_at(shards, place.offsets)
+
+    async def _head(self, shard: topic_pb2.Shard) -> int:
+        """Return the offset of the first record that is not trimmed."""
+        if shard.truncated:
+            return shard.end_offset
+        view = StreamView(
+            self._metadata,
+            shard_stream_name(shard.topic_id, shard.shard_id),
+            stream_id=shard.stream_id,
+            connections=self._connections,
+        )
+        await view.last_range()
+        return view.stream.trim_offset
 
     async def _find(self, shard: topic_pb2.Shard, time: datetime | None) -> int:
         """Return the offset of the first record at or after a time; without one, the end."""

@@ -185,8 +185,9 @@ class Groups:
 
         Args:
             group: The group.
-            to: "earliest", "latest"; a datetime: in each shard the first record at or after that time; a Cut, or several,
-                one for each topic; or the name of a complete checkpoint as "checkpoint:NAME".
+            to: "earliest": the first record of each shard that is not trimmed at the time of the call; "latest"; a datetime: in
+                each shard the first record at or after that time; a Cut, or several, one for each topic; or the name of a
+                complete checkpoint as "checkpoint:NAME".
             topics: The topics to move in; None: all topics of the group, or those of the cuts.
             timeout_s: Limit of the change in seconds.
 

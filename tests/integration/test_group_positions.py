@@ -1,0 +1,58 @@
+"""Positions of groups on real processes: what is named, moved, refused and measured where topics were trimmed or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+import rangelog
+from rangelog import Client, Cut, StreamConfig, TopicConfig
+from rangelog_cli.local.processes import Cluster
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+async def client(broker_cluster: Cluster) -> AsyncIterator[Client]:
+    """A client of the cluster with brokers."""
+    async with await rangelog.connect(broker_cluster.connect_string) as made:
+        yield made
+
+
+async def filled(client: Client, topic: str, count: int) -> Cut:
+    """A topic of one shard with some large records, so that all but the last few lie in sealed ranges; return its end."""
+    await client.topics.create(topic, TopicConfig(stream=StreamConfig(range_size_bytes_max=64 << 10)))
+    async with client.producer(topic) as producer:
+        for number in range(count):
+            await producer.send(b"%d " % number + bytes(16 << 10))
+    return await client.topics.cut(topic, "tail")
+
+
+async def commit_to(client: Client, group: str, topic: str, count: int) -> None:
+    """A member reads up to a number of records, commits, and ends."""
+    async with client.group(group, topic) as member:
+        async for record in member:
+            if record.offset + 1 == count:
+                await member.commit()
+                return
+
+
+async def test_a_reset_to_earliest_cures_a_trimmed_position(client: Client) -> None:
+    """The topic was trimmed behind the group's position; after the reset it reads what is left, from its first record on."""
+    topic, group = "positions-trimmed", "positions-trimmed"
+    end = await filled(client, topic, 20)
+    await commit_to(client, group, topic, 2)
+    await client.topics.truncate(topic, Cut(end.topic_id, {0: 8}))
+
+    async def trimmed() -> bool:
+        return (await client.topics.cut(topic, "head")).offsets[0] == 8
+
+    await until(trimmed, "the topic is not trimmed")
+    await client.groups.reset(group, "earliest")
+    assert [(each.offset, each.records) for each in await client.groups.lag(group)] == [(8, 12)]
+    async with client.group(group, topic) as member:
+        records = aiter(member)
+        found = [(await anext(records)).offset for _ in range(12)]
+    assert found == list(range(8, 20))
