@@ -8,6 +8,7 @@ import pytest
 
 import rangelog
 from rangelog import Client, Cut, StreamConfig, TopicConfig
+from rangelog.errors import PreconditionFailed
 from rangelog_cli.local.processes import Cluster
 from tests.support.waiting import until
 
@@ -56,3 +57,17 @@ async def test_a_reset_to_earliest_cures_a_trimmed_position(client: Client) -> N
         records = aiter(member)
         found = [(await anext(records)).offset for _ in range(12)]
     assert found == list(range(8, 20))
+
+
+async def test_a_checkpoint_of_a_known_name_is_refused(client: Client) -> None:
+    """Nobody gets the positions of the former one for the present ones; a deleted name is free."""
+    topic, group = "positions-checkpoint", "positions-checkpoint"
+    await filled(client, topic, 3)
+    await commit_to(client, group, topic, 1)
+    first = await client.groups.checkpoint(group, "end-of-day")
+    await commit_to(client, group, topic, 3)
+    with pytest.raises(PreconditionFailed, match="delete it first"):
+        await client.groups.checkpoint(group, "end-of-day")
+    assert list((await client.groups.checkpoint_positions(group, "end-of-day")).values()) == list(first.values()) == [1]
+    await client.groups.delete_checkpoint(group, "end-of-day")
+    assert list((await client.groups.checkpoint(group, "end-of-day")).values()) == [3]

@@ -13,4 +13,7 @@ GROUPS: tuple[Mutant, ...] = (
          "                if False:\n", "broker/groups/test_groups_service.py"),
     rare("group-earliest-is-zero", "a group that is reset to the first records stands before them, and ends at once",
          "rangelog._consume.group_shards", "        return view.stream.trim_offset\n", "        return 0\n", _PLACES_TEST),
+    rare("group-checkpoint-of-yesterday", "a checkpoint of a known name returns the positions of the former one",
+         "rangelog._consume.groups", "        if each.name != name:\n", "        if each.name != name or not each.waiting:\n",
+         _PLACES_TEST),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from rangelog._consume.group_records import ShardOfTopic
 from rangelog._consume.group_shards import LOOKUPS_AT_ONCE, CutLike, GroupShards, GroupStart
 from rangelog_core.errors import InvalidArgument, OffsetTrimmed, PreconditionFailed, RequestTimeout, TopicNotFound
 from rangelog_core.ids import check_name
+from rangelog_core.record import moment_of
 from rangelog_proto.v1 import group_pb2
 
 _POLL_S = 0.05
@@ -246,14 +247,18 @@ class Groups:
         await self._calls.retain(check_name("group", group), retains, timeout_s)
 
     async def checkpoint(self, group: str, name: str, *, timeout_s: float = 30.0) -> Mapping[ShardOfTopic, int]:
-        """Note where every member is, under a name; return the positions once all members have met the checkpoint.
+        """Note where every member is, under a new name; return the positions once all members have met the checkpoint.
 
         Raises:
-            PreconditionFailed: Another checkpoint is not complete.
-            RequestTimeout: Some member has not met it in time. It stays pending; `delete_checkpoint` ends it.
+            PreconditionFailed: The group has a checkpoint of this name, or another checkpoint is not complete.
+            RequestTimeout: Some member has not met it in time. It stays pending: `checkpoint_positions` returns its positions
+                once it is complete, `delete_checkpoint` ends it.
         """
         deadline = time.monotonic() + timeout_s
-        await self._calls.request_checkpoint(check_name("group", group), check_name("checkpoint", name), 0, timeout_s)
+        check_name("checkpoint", name)
+        state = (await self._calls.describe(check_name("group", group), timeout_s)).state
+        _check_unknown(state, name)  # before the command, whose repeats find the checkpoint that it began
+        await self._calls.request_checkpoint(group, name, 0, timeout_s)
         while True:
             left_s = max(0.001, deadline - time.monotonic())
             found = await self._calls.checkpoint(group, name, left_s)
@@ -327,6 +332,22 @@ class Groups:
                 first = error.offset
         topic = await self._name_of(shard.topic_id)
         return ShardLag(topic, shard.shard_id, offset, end_offset, max(0, end_offset - first), seconds)
+
+
+def _check_unknown(state: group_pb2.GroupState, name: str) -> None:
+    """Raise PreconditionFailed if a group has a checkpoint of a name: its positions are those of an earlier time."""
+    for each in state.checkpoints:
+        if each.name != name:
+            continue
+        begun = moment_of(each.started_ms).isoformat(timespec="seconds")
+        if each.waiting:
+            raise PreconditionFailed(
+                f"checkpoint {name!r} began at {begun} and waits for shards ({len(each.waiting)}): "
+                "ask for its positions once it is complete, or delete it"
+            )
+        raise PreconditionFailed(
+            f"the group has a checkpoint {name!r}, of {begun}: choose another name, or delete it first"
+        )
 
 
 def _cuts(to: GroupReset) -> list[CutLike]:
