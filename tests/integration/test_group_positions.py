@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import urllib.request
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +14,7 @@ import rangelog
 from rangelog import Client, Cut, StreamConfig, TopicConfig
 from rangelog.errors import PreconditionFailed
 from rangelog_cli.local.processes import Cluster
+from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -71,3 +76,28 @@ async def test_a_checkpoint_of_a_known_name_is_refused(client: Client) -> None:
     assert list((await client.groups.checkpoint_positions(group, "end-of-day")).values()) == list(first.values()) == [1]
     await client.groups.delete_checkpoint(group, "end-of-day")
     assert list((await client.groups.checkpoint(group, "end-of-day")).values()) == [3]
+
+
+async def test_the_lag_of_a_group_with_a_deleted_topic(client: Client, broker_cluster: Cluster) -> None:
+    """Is that of its other topics; the deleted one is marked by the SDK, by pdctl and by REST."""
+    gone, kept, group = "positions-gone", "positions-kept", "positions-lag"
+    for topic in (gone, kept):
+        await filled(client, topic, 3)
+    async with client.group(group, gone, kept) as member:
+        await anext(aiter(member))
+        await member.commit()
+    await client.topics.delete(gone, force=True)
+    found = {each.is_deleted: (each.offset, each.records) for each in await client.groups.lag(group)}
+    assert found[True][1] == 0 and sum(found[False]) == 3
+    printed = await asyncio.to_thread(Pdctl(broker_cluster), "group", "lag", group)
+    assert printed.returncode == 0, printed
+    assert b"topic deleted" in printed.stdout and b"_topic-" not in printed.stdout + printed.stderr
+    rest = broker_cluster.brokers["broker1"].endpoint()["rest_address"]
+    answer = await asyncio.to_thread(_get, f"http://{rest}/v1/groups/{group}/lag")
+    assert answer["records"] == found[False][1]
+    assert sorted(each["is_deleted"] for each in answer["shards"]) == [False, True]
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as response:
+        return json.load(response)

@@ -14,7 +14,14 @@ from rangelog._consume.group_core import GroupShard
 from rangelog._consume.group_list import groups_by_name
 from rangelog._consume.group_records import ShardOfTopic
 from rangelog._consume.group_shards import LOOKUPS_AT_ONCE, CutLike, GroupShards, GroupStart
-from rangelog_core.errors import InvalidArgument, OffsetTrimmed, PreconditionFailed, RequestTimeout, TopicNotFound
+from rangelog_core.errors import (
+    InvalidArgument,
+    OffsetTrimmed,
+    PreconditionFailed,
+    RequestTimeout,
+    StreamNotFound,
+    TopicNotFound,
+)
 from rangelog_core.ids import check_name
 from rangelog_core.record import moment_of
 from rangelog_proto.v1 import group_pb2
@@ -108,12 +115,13 @@ class ShardLag:
     """How far a group is behind the end of a shard.
 
     Attributes:
-        topic: The topic's name.
+        topic: The topic's name; its id where the topic was deleted, and the client never knew its name.
         shard_id: The shard.
         offset: The committed position.
-        end_offset: One past the last acked record.
+        end_offset: One past the last acked record; the committed position where the topic was deleted.
         records: Records that are not committed, without those that were trimmed.
         seconds: The age of the oldest record that is not committed, in seconds; 0 without one.
+        is_deleted: Whether the topic was deleted: nothing of it can be read. The group forgets it when a member joins.
     """
 
     topic: str
@@ -122,6 +130,7 @@ class ShardLag:
     end_offset: int
     records: int
     seconds: float
+    is_deleted: bool = False
 
 
 class Groups:
@@ -168,13 +177,21 @@ class Groups:
         )
 
     async def lag(self, group: str) -> Sequence[ShardLag]:
-        """Return how far a group is behind, for each shard that it has not finished. Reads one record per shard."""
+        """Return how far a group is behind, for each shard that it has not finished. Reads one record per shard.
+
+        Shards of a topic that was deleted are marked, and have no lag.
+        """
         response = await self._calls.describe(check_name("group", group), CALL_TIMEOUT_S)
         limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def measure(state: group_pb2.GroupShardState) -> ShardLag:
             async with limit:
-                return await self._lag(state)
+                try:
+                    return await self._lag(state)
+                except StreamNotFound:
+                    if await self._shards.is_any_there([state.shard.topic_id]):
+                        raise
+                    return await self._lag_of_deleted(state)
 
         wanted = [each for each in response.state.shards if not _is_finished(each)]
         return await asyncio.gather(*map(measure, wanted))
@@ -313,6 +330,11 @@ class Groups:
             if topic_id not in known:
                 raise TopicNotFound(f"the group does not read topic {await self._name_of(topic_id)}")
         return places
+
+    async def _lag_of_deleted(self, state: group_pb2.GroupShardState) -> ShardLag:
+        topic = await self._name_of(state.shard.topic_id)
+        offset = state.offset if state.has_position else 0
+        return ShardLag(topic, state.shard.shard_id, offset, offset, 0, 0.0, is_deleted=True)
 
     async def _lag(self, state: group_pb2.GroupShardState) -> ShardLag:
         shard = GroupShard(state.shard.topic_id, state.shard.shard_id)
