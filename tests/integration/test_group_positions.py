@@ -12,7 +12,7 @@ import pytest
 
 import rangelog
 from rangelog import Client, Cut, StreamConfig, TopicConfig
-from rangelog.errors import PreconditionFailed
+from rangelog.errors import OffsetOutOfRange, PreconditionFailed
 from rangelog_cli.local.processes import Cluster
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import until
@@ -96,6 +96,19 @@ async def test_the_lag_of_a_group_with_a_deleted_topic(client: Client, broker_cl
     answer = await asyncio.to_thread(_get, f"http://{rest}/v1/groups/{group}/lag")
     assert answer["records"] == found[False][1]
     assert sorted(each["is_deleted"] for each in answer["shards"]) == [False, True]
+
+
+async def test_a_reset_beyond_the_end_is_refused(client: Client) -> None:
+    """The error says the end; the group stays where it was, and reads on."""
+    topic, group = "positions-beyond", "positions-beyond"
+    end = await filled(client, topic, 3)
+    await commit_to(client, group, topic, 1)
+    with pytest.raises(OffsetOutOfRange, match="ends at 3") as caught:
+        await client.groups.reset(group, Cut(end.topic_id, {0: end.offsets[0] + 1_000}))
+    assert caught.value.offset == 3
+    assert [(each.offset, each.records) for each in await client.groups.lag(group)] == [(1, 2)]
+    await client.groups.reset(group, end)
+    assert [(each.offset, each.records) for each in await client.groups.lag(group)] == [(3, 0)]
 
 
 def _get(url: str) -> Any:

@@ -16,6 +16,9 @@ GROUPS: tuple[Mutant, ...] = (
     rare("group-checkpoint-of-yesterday", "a checkpoint of a known name returns the positions of the former one",
          "rangelog._consume.groups", "        if each.name != name:\n", "        if each.name != name or not each.waiting:\n",
          _PLACES_TEST),
+    rare("group-reset-beyond-the-end", "a group that was moved beyond the end has no lag, and each of its members ends",
+         "rangelog._consume.group_shards", "            if wanted <= end.offset:\n",
+         "            if wanted <= end.offset or not shard.ended_version:\n", _PLACES_TEST),
     rare("group-lag-of-deleted-unmarked", "a topic that was deleted looks as if all of it were consumed",
          "rangelog._consume.groups", "0, 0.0, is_deleted=True)", "0, 0.0)", "client/consume/test_groups_of_deleted_topics.py"),
 )  # fmt: skip

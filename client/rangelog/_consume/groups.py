@@ -211,6 +211,7 @@ class Groups:
 
         Raises:
             InvalidArgument, ShardNotFound: The place is not one of the topics.
+            OffsetOutOfRange: A cut lies beyond the end of a shard, which is the error's `offset`.
             TopicNotFound: The group does not read one of the topics.
             PreconditionFailed: There is no such checkpoint, or it is not complete.
 

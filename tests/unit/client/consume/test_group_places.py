@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import pytest
 
+from rangelog._consume import group_shards
 from rangelog._consume.group_records import ShardOfTopic
-from rangelog_core.errors import PreconditionFailed, RequestTimeout
+from rangelog._read.proof import ProvedEnd
+from rangelog_core.errors import OffsetOutOfRange, PreconditionFailed, RequestTimeout, Unavailable
 from tests.support.group_cluster import GroupCluster
 from tests.unit.client.consume.test_group_member import GROUP, JOURNAL, TOPIC, Members, take
 
@@ -100,3 +103,46 @@ async def test_a_request_that_is_repeated_finds_its_own_checkpoint(members: Memb
     members.cluster.calls.lose_answers = lose
     assert await members.groups.checkpoint(GROUP, "c") == {ShardOfTopic(TOPIC, 0): 0}
     assert lost.count("RequestCheckpoint") == 2
+
+
+async def test_a_cut_beyond_the_end_is_refused(members: Members) -> None:
+    """With the end of the shard, and nothing moved: else all that is appended up to there would be passed over."""
+    topic = await members.cluster.create_topic(TOPIC, 2)
+    await members.cluster.append(topic, 0, b"a", b"b")
+    (ended,) = await members.cluster.scale(topic, [0], 1)
+
+    def cut(**offsets: int) -> SimpleNamespace:
+        named = {int(name.removeprefix("shard")): offset for name, offset in offsets.items()}
+        return SimpleNamespace(topic_id=topic.topic_id, offsets=named)
+
+    async with members.member(member_id="first") as member:
+        await take(aiter(member), 1)
+        await member.commit()
+    before = (await members.groups.describe(GROUP)).shards
+    for place, shard_id, end_offset in ((cut(shard0=1_002, shard1=0), 0, 2), (cut(shard0=2, shard1=1), 1, 0)):
+        with pytest.raises(OffsetOutOfRange, match=rf"shard {shard_id}, which ends at {end_offset}") as caught:
+            await members.groups.reset(GROUP, place)
+        assert caught.value.offset == end_offset
+    assert (await members.groups.describe(GROUP)).shards == before
+    await members.groups.reset(GROUP, cut(shard0=2, shard1=0))
+    await members.groups.delete(GROUP)
+    with pytest.raises(OffsetOutOfRange):
+        await members.member(start=cut(**{f"shard{ended}": 5, "shard1": 0})).open()
+
+
+async def test_an_end_that_cannot_be_proved_refuses_nothing_for_good(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acked records may lie beyond what the replicas that answer know: the cut may be right, and is tried again."""
+    topic = await members.cluster.create_topic(TOPIC)
+    async with members.member():
+        pass
+
+    async def at_least(*_: object) -> ProvedEnd:
+        return ProvedEnd(3, exact=False)
+
+    monkeypatch.setattr(group_shards, "confirmed_end", at_least)
+    await members.groups.reset(GROUP, SimpleNamespace(topic_id=topic.topic_id, offsets={0: 3}))
+    with pytest.raises(Unavailable, match="too few replicas answer") as caught:
+        await members.groups.reset(GROUP, SimpleNamespace(topic_id=topic.topic_id, offsets={0: 4}))
+    assert caught.value.retriable
