@@ -321,7 +321,8 @@ class Client(TopicOperations):
         Args:
             stream: The stream's name.
             start: An offset; -n: the last n records; "earliest", "latest"; a datetime: the first record at or after that time;
-                a timedelta: so long ago by this program's clock.
+                a timedelta: so long ago by this program's clock. A start other than an offset moves behind what is trimmed
+                before the first record is handed out.
             end: Stop before this offset; None: no such bound.
             follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".

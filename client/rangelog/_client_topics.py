@@ -105,7 +105,8 @@ class TopicOperations:
         Args:
             topic: The topic's name.
             start: "earliest", "latest", a Cut, or a datetime: in each shard the first record at or after that time; a
-                timedelta: so long ago by this program's clock.
+                timedelta: so long ago by this program's clock. A start other than a Cut moves behind what is trimmed before the
+                first record of a shard is handed out.
             end: Stop at this cut; None: no such bound.
             follow: Wait for new records, in new shards too. Otherwise the reader ends at the records that are acked when it
                 starts.
