@@ -14,6 +14,7 @@ from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.serializing import Serializers, SerializingWriter
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.writer import Writer
+from rangelog._arguments import checked_arguments
 from rangelog._client_topics import TopicOperations
 from rangelog._connecting import Connecting
 from rangelog._internal_streams import InternalStreams
@@ -46,6 +47,7 @@ FIRST_CONTACT_S = 1.0
 """Where nothing is at any of the addresses, a new client says so after about this time."""
 
 
+@checked_arguments
 class Client(TopicOperations):
     """The client of one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough.
 

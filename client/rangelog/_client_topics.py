@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, overload
 
 from rangelog._append.serializing import Serializers
+from rangelog._arguments import checked_arguments
 from rangelog._consume.deserializing import shard_deserializer
 from rangelog._consume.group import GroupMember
 from rangelog._consume.group_calls import GroupCalls
@@ -44,6 +45,7 @@ from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.record import moment_before
 
 
+@checked_arguments
 class TopicOperations:
     """The part of `Client` above streams; its methods are described there."""
 

@@ -9,6 +9,7 @@ _RETENTION = "rangelog_pd.reconcile.retention"
 _READER = "rangelog._read.cursor_reader"
 _WRITER = "rangelog._append.writer"
 _SERIALIZING_TEST = "client/append/test_serializing.py"
+_ARGUMENTS_TEST = "client/test_wrong_arguments.py"
 _TRIMMED_TEST = "client/read/test_trimmed_starts.py"
 _TRIMMED_TOPIC_TEST = "client/consume/test_trimmed_topic_starts.py"
 _END_TEST = "client/append/test_expected_end.py"
@@ -82,6 +83,12 @@ CURSORS: tuple[Mutant, ...] = (
     rare("query-plans-its-first-start", "a new query that begins at the first record ends where retention is quick",
          "rangelog.spark.stream_source", "            low = until(ends, low, begin_later(self._options, low, ends), high)\n",
          "            pass\n", "client/spark/test_following.py"),
+    rare("argument-by-name-unchecked", "a wrong value that is given by name ends deep inside, with a bare error",
+         "rangelog._arguments", "        for name, value in options.items():\n", "        for name, value in ():\n",
+         _ARGUMENTS_TEST),
+    rare("argument-of-several-unchecked", "a wrong name among several ends deep inside, with a bare error",
+         "rangelog._arguments", "            for value in arguments[len(in_order) :]:\n", "            for value in ():\n",
+         _ARGUMENTS_TEST),
     rare("last-records-one-too-few", "the last n records are n - 1", "rangelog._read.reader",
          "max(trim, tail + start)", "max(trim, tail + start + 1)", "client/read/test_relative_starts.py"),
     rare("seconds-taken-for-ms", "records are dated in 1970, and retention takes them at once",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from rangelog._arguments import checked_arguments
 from rangelog._consume.group_calls import CALL_TIMEOUT_S, GroupCalls
 from rangelog._consume.group_core import GroupShard
 from rangelog._consume.group_list import groups_by_name
@@ -133,6 +134,7 @@ class ShardLag:
     is_deleted: bool = False
 
 
+@checked_arguments
 class Groups:
     """The administration of groups; `client.groups`. Every method may raise GroupNotFound, Unavailable and RequestTimeout."""
 
