@@ -19,6 +19,9 @@ GROUPS: tuple[Mutant, ...] = (
     rare("group-reset-beyond-the-end", "a group that was moved beyond the end has no lag, and each of its members ends",
          "rangelog._consume.group_shards", "            if wanted <= end.offset:\n",
          "            if wanted <= end.offset or not shard.ended_version:\n", _PLACES_TEST),
+    rare("group-reset-of-nothing", "a reset of a group whose topics were all deleted says that it is done",
+         "rangelog._consume.groups", "        if topic_ids and not found:\n", "        if False:\n",
+         "client/consume/test_groups_of_deleted_topics.py"),
     rare("group-lag-of-deleted-unmarked", "a topic that was deleted looks as if all of it were consumed",
          "rangelog._consume.groups", "0, 0.0, is_deleted=True)", "0, 0.0)", "client/consume/test_groups_of_deleted_topics.py"),
 )  # fmt: skip

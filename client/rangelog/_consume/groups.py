@@ -208,13 +208,13 @@ class Groups:
             to: "earliest": the first record of each shard that is not trimmed at the time of the call; "latest"; a datetime: in
                 each shard the first record at or after that time; a Cut, or several, one for each topic; or the name of a
                 complete checkpoint as "checkpoint:NAME".
-            topics: The topics to move in; None: all topics of the group, or those of the cuts.
+            topics: The topics to move in; None: all topics of the group that are still there, or those of the cuts.
             timeout_s: Limit of the change in seconds.
 
         Raises:
             InvalidArgument, ShardNotFound: The place is not one of the topics.
             OffsetOutOfRange: A cut lies beyond the end of a shard, which is the error's `offset`.
-            TopicNotFound: The group does not read one of the topics.
+            TopicNotFound: The group does not read one of the topics, or all that it reads were deleted.
             PreconditionFailed: There is no such checkpoint, or it is not complete.
 
         Example:
@@ -324,7 +324,7 @@ class Groups:
         wanted = list(await self._shards.resolve(topics)) if topics is not None else None
         places: dict[int, GroupStart]
         if isinstance(to, datetime) or (isinstance(to, str) and to in ("earliest", "latest")):
-            places = dict.fromkeys(wanted if wanted is not None else known, to)
+            places = dict.fromkeys(wanted if wanted is not None else await self._still_there(known), to)
         else:
             places = {each.topic_id: each for each in _cuts(to)}
             if wanted is not None and set(wanted) != set(places):
@@ -333,6 +333,13 @@ class Groups:
             if topic_id not in known:
                 raise TopicNotFound(f"the group does not read topic {await self._name_of(topic_id)}")
         return places
+
+    async def _still_there(self, topic_ids: Sequence[int]) -> Sequence[int]:
+        """Return the topics that were not deleted. Raises TopicNotFound where all of them were."""
+        found = [each for each in topic_ids if await self._shards.is_any_there([each])]
+        if topic_ids and not found:
+            raise TopicNotFound("every topic that the group reads was deleted: there is no position to move")
+        return found
 
     async def _lag_of_deleted(self, state: group_pb2.GroupShardState) -> ShardLag:
         topic = await self._name_of(state.shard.topic_id)

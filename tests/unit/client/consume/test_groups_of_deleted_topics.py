@@ -72,3 +72,20 @@ async def test_the_lag_of_what_is_left_is_measured() -> None:
         deleted = [each for each in found if each.is_deleted]
         assert {each.shard_id for each in deleted} == {0, 1} and {each.topic for each in deleted} == {"default/gone"}
         assert all(each.offset == each.end_offset for each in deleted)
+
+
+async def test_a_reset_moves_what_is_left() -> None:
+    """In all topics of the group that are still there; where none is, or a deleted one is named, that is said."""
+    async with client_of_whole_broker() as client, asyncio.timeout(30):
+        await made(client, "gone", "kept")
+        async with client.group("g", "gone", "kept") as member:
+            await values(aiter(member), 2)
+            await member.commit()
+        await client.topics.delete("gone", force=True)
+        await client.groups.reset("g", "earliest")
+        assert sum(each.records for each in await client.groups.lag("g")) == 1
+        with pytest.raises(TopicNotFound):
+            await client.groups.reset("g", "earliest", topics=["gone"])
+        await client.topics.delete("kept", force=True)
+        with pytest.raises(TopicNotFound, match="every topic that the group reads was deleted"):
+            await client.groups.reset("g", "latest")
