@@ -83,6 +83,8 @@ CURSORS: tuple[Mutant, ...] = (
     rare("query-plans-its-first-start", "a new query that begins at the first record ends where retention is quick",
          "rangelog.spark.stream_source", "            low = until(ends, low, begin_later(self._options, low, ends), high)\n",
          "            pass\n", "client/spark/test_following.py"),
+    rare("headers-of-any-shape", "headers that are no mapping end in a bare error", "rangelog_core.batch",
+         "    if not isinstance(headers, Mapping):\n", "    if False:\n", _ARGUMENTS_TEST),
     rare("argument-by-name-unchecked", "a wrong value that is given by name ends deep inside, with a bare error",
          "rangelog._arguments", "        for name, value in options.items():\n", "        for name, value in ():\n",
          _ARGUMENTS_TEST),

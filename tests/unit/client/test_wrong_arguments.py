@@ -95,6 +95,25 @@ async def test_no_bare_error_comes_of_a_wrong_argument(kind: str) -> None:
             assert count > 20 and not bare, "\n".join(bare)
 
 
+@pytest.mark.parametrize("headers", [3, "text", b"bytes", [b"a"], {"a": object()}, {3: b"a"}, object()])
+async def test_headers_of_a_wrong_shape(headers: Any) -> None:
+    """Nothing is appended; a writer and a producer go on."""
+    with FakeCluster(brokers=1) as cluster:
+        async with cluster.client() as client:
+            await client.create_stream("s")
+            await client.topics.create("t")
+            async with client.writer("s") as writer, client.producer("t") as producer:
+                for call in (writer.append, writer.submit, producer.send, producer.send_nowait):
+                    with pytest.raises(InvalidArgument):
+                        found = call(b"v", headers=headers)
+                        if inspect.isawaitable(found):
+                            await found
+                for shard in ("0", 0.5, [0], True):
+                    with pytest.raises(InvalidArgument, match="shard must be the id of a shard"):
+                        await producer.send(b"v", shard=shard)  # type: ignore[arg-type]
+                assert (await writer.append(b"v")).offset == (await producer.send(b"v")).offset == 0
+
+
 async def test_the_error_says_what_is_wanted() -> None:
     """The argument, the method, and the type; before anything is asked of a server."""
     async with FakeCluster().client() as client:
