@@ -14,6 +14,7 @@ from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.serializing import Serializers, SerializingWriter
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.writer import Writer
+from rangelog._arguments import checked_arguments
 from rangelog._client_topics import TopicOperations
 from rangelog._connecting import Connecting
 from rangelog._internal_streams import InternalStreams
@@ -46,6 +47,7 @@ FIRST_CONTACT_S = 1.0
 """Where nothing is at any of the addresses, a new client says so after about this time."""
 
 
+@checked_arguments
 class Client(TopicOperations):
     """The client of one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough.
 
@@ -321,7 +323,8 @@ class Client(TopicOperations):
         Args:
             stream: The stream's name.
             start: An offset; -n: the last n records; "earliest", "latest"; a datetime: the first record at or after that time;
-                a timedelta: so long ago by this program's clock.
+                a timedelta: so long ago by this program's clock. A start other than an offset moves behind what is trimmed
+                before the first record is handed out.
             end: Stop before this offset; None: no such bound.
             follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".

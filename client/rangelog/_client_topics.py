@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, overload
 
 from rangelog._append.serializing import Serializers
+from rangelog._arguments import checked_arguments
 from rangelog._consume.deserializing import shard_deserializer
 from rangelog._consume.group import GroupMember
 from rangelog._consume.group_calls import GroupCalls
@@ -44,6 +45,7 @@ from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.record import moment_before
 
 
+@checked_arguments
 class TopicOperations:
     """The part of `Client` above streams; its methods are described there."""
 
@@ -105,7 +107,8 @@ class TopicOperations:
         Args:
             topic: The topic's name.
             start: "earliest", "latest", a Cut, or a datetime: in each shard the first record at or after that time; a
-                timedelta: so long ago by this program's clock.
+                timedelta: so long ago by this program's clock. A start other than a Cut moves behind what is trimmed before the
+                first record of a shard is handed out.
             end: Stop at this cut; None: no such bound.
             follow: Wait for new records, in new shards too. Otherwise the reader ends at the records that are acked when it
                 starts.

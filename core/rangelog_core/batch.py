@@ -41,6 +41,7 @@ batch of a newer program).
 
 from __future__ import annotations
 
+import reprlib
 import struct
 import sys
 from array import array
@@ -209,6 +210,8 @@ def encode_headers(headers: Mapping[str, bytes] | None) -> bytes:
     """Encode one record's headers. Raises InvalidArgument."""
     if not headers:
         return b""
+    if not isinstance(headers, Mapping):
+        raise InvalidArgument(f"headers are a mapping of str to bytes, not {reprlib.repr(headers)}")
     if len(headers) > HEADERS_PER_RECORD_MAX:
         raise InvalidArgument(f"{len(headers)} headers on one record; the limit is {HEADERS_PER_RECORD_MAX}")
     parts = [bytes((len(headers),))]

@@ -32,6 +32,8 @@ def check_name(kind: str, name: str) -> str:
     """Return `name` if it is valid for a stream or a server. Raises InvalidArgument, whose message lists what is allowed."""
     if not name:
         raise InvalidArgument(f"a {kind} needs a name")
+    if not isinstance(name, str):
+        raise InvalidArgument(f"the name of a {kind} is text, not {name!r}")
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidArgument(f"the {kind} name has {len(name)} characters; the limit is {NAME_LENGTH_MAX}")
     if not _NAME.match(name):

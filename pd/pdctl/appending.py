@@ -42,6 +42,7 @@ def append(
     values: tuple[str, ...],
     source: BinaryIO | None,
     shape: str,
+    crlf: bool,
     key: str | None,
     key_separator: str | None,
     headers: tuple[str, ...],
@@ -69,7 +70,7 @@ def append(
     check_values(values, shape)
     make = to_record(shape, key, key_separator, headers)
     given = [os.fsencode(value) for value in values]
-    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape))
+    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape, crlf=crlf))
 
     async def work(client: Client) -> tuple[int, int]:
         if take_over:

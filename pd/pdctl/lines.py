@@ -21,10 +21,11 @@ _READ_BYTES = 256 * 1024
 
 
 class LineSplitter:
-    """Splits bytes into lines, as they arrive. The line end (LF or CRLF) is not part of a line."""
+    """Splits bytes into lines, as they arrive. The line end is not part of a line: LF, with `crlf` CRLF as well."""
 
-    def __init__(self, line_bytes_max: int = RECORD_SIZE_BYTES_MAX) -> None:
+    def __init__(self, line_bytes_max: int = RECORD_SIZE_BYTES_MAX, *, crlf: bool = False) -> None:
         self._line_bytes_max = line_bytes_max
+        self._before_end = b"\r" if crlf else b""
         self._rest = bytearray()
         self.count = 0
 
@@ -44,14 +45,14 @@ class LineSplitter:
 
     def _add(self, part: bytes) -> None:
         self._rest += part
-        if len(self._rest) > self._line_bytes_max + 1:  # one more for a carriage return
+        if len(self._rest) > self._line_bytes_max + len(self._before_end):
             raise RecordTooLarge(
                 f"line {self.count + 1} is over {self._line_bytes_max} bytes: "
                 "store it as an object and append a reference"
             )
 
     def _take(self) -> bytes:
-        line = bytes(self._rest.removesuffix(b"\r"))
+        line = bytes(self._rest.removesuffix(self._before_end))
         self._rest.clear()
         self.count += 1
         return line

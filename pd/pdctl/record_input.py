@@ -23,7 +23,10 @@ ToRecord = Callable[[bytes], AppendRecord]
 
 
 def input_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --format of the input."""
+    """Add --format of the input, and --crlf."""
+    command = click.option(
+        "--crlf", is_flag=True, help="Lines end with CRLF: take the carriage return off. Without it every byte is kept."
+    )(command)
     return click.option(
         "--format", "shape", type=click.Choice(INPUTS), default="value", show_default=True,
         help="value: a line is a record. json: a line is what reading with --format json prints. raw: all input is one record. "
@@ -37,11 +40,16 @@ def check_values(values: Sequence[str], shape: str) -> None:
         raise click.UsageError(f"--format {shape} is for --file and standard input: leave it out with values")
 
 
-def splitter(shape: str) -> Splitter:
-    """Return what divides the input."""
+def splitter(shape: str, *, crlf: bool = False) -> Splitter:
+    """Return what divides the input. Raises click.UsageError."""
+    if crlf and shape in ("raw", "prefixed"):
+        raise click.UsageError(f"--crlf is for lines: leave it out with --format {shape}")
     splitters: dict[str, Callable[[], Splitter]] = {
-        "value": LineSplitter, "json": lambda: LineSplitter(JSON_LINE_BYTES_MAX), "raw": WholeInput, "prefixed": PrefixSplitter,
-    }  # fmt: skip
+        "value": lambda: LineSplitter(crlf=crlf),
+        "json": lambda: LineSplitter(JSON_LINE_BYTES_MAX),
+        "raw": WholeInput,
+        "prefixed": PrefixSplitter,
+    }
     return splitters[shape]()
 
 

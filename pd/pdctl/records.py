@@ -91,10 +91,8 @@ def read(
     _say_if_in_future(start)
 
     async def run(client: Client) -> None:
-        described = await client.describe_stream(
-            name, timeout_s=session.timeout_s
-        )  # fails in time if no server answers
-        begin = await start_of(client, name, start, described.trim_offset)
+        await client.describe_stream(name, timeout_s=session.timeout_s)  # fails in time if no server answers
+        begin = start_of(start)
         until = None if end is None else await end_of(client, name, end, session.timeout_s)
         if cursor is None:
             await printer.read(client.reader(name, start=begin, end=until, follow=follow, **options))
@@ -133,8 +131,8 @@ def tail(
     printer = _Printer(_SHAPE_OF.get(output, shape), None, key)
 
     async def run(client: Client) -> None:
-        described = await client.describe_stream(name, timeout_s=session.timeout_s)
-        start = await start_of(client, name, BeforeEnd(count), described.trim_offset)
+        await client.describe_stream(name, timeout_s=session.timeout_s)
+        start = start_of(BeforeEnd(count))
         await printer.read(client.reader(name, start=start, follow=follow, timeout_s=session.timeout_s))
 
     session.with_client(run)

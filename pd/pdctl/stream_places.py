@@ -87,10 +87,10 @@ def no_zone(text: str) -> str:
     return f"{quoted(text)} has no time zone: write {whole}Z for UTC, or {whole}+01:00"
 
 
-async def start_of(client: Client, stream: str, place: Place, trim_offset: int) -> int | str | datetime:
-    """Return where a reader begins: what was trimmed is passed over. Raises StreamNotFound, Unavailable."""
+def start_of(place: Place) -> int | str | datetime:
+    """Return where a reader begins, in its words: so it passes over what is trimmed meanwhile."""
     if isinstance(place, BeforeEnd):
-        return max(trim_offset, await client.end_offset(stream) - place.record_count)
+        return -place.record_count if place.record_count else "latest"
     return place
 
 

@@ -187,3 +187,15 @@ def test_what_cannot_be_done_says_so(pdctl: Pdctl) -> None:
     pdctl.fails(5, "table", "get", "there", "k")
     pdctl.fails(2, "table", "drop", "rows")
     assert pdctl.json("table", "drop", "rows", "--yes")["deleted"]
+
+
+def test_an_import_is_exported_byte_by_byte(pdctl: Pdctl, tmp_path: Path) -> None:
+    """A file of lines with carriage returns, some of them in front of a line feed: into a stream and out of it."""
+    source = tmp_path / "lines.csv"
+    source.write_bytes(b"a,b\r\n1,2\r\n\r\n3\r,4\n")
+    pdctl.ok("stream", "create", "imported")
+    pdctl.ok("stream", "append", "imported", "--file", str(source))
+    assert pdctl("stream", "read", "imported").stdout == source.read_bytes()
+    pdctl.ok("topic", "create", "imported")
+    pdctl.ok("topic", "produce", "imported", "--file", str(source), "--crlf")
+    assert pdctl("topic", "consume", "imported", "-o", "raw").stdout == source.read_bytes().replace(b"\r\n", b"\n")

@@ -16,7 +16,7 @@ import pytest
 import rangelog
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
-from rangelog_core.errors import RangelogError, StreamNotFound
+from rangelog_core.errors import OffsetTrimmed, RangelogError, StreamNotFound
 from rangelog_core.stream_config import StreamConfig
 from tests.chaos import chaos_history
 from tests.chaos.chaos_load import Client, Load, StreamPlan
@@ -278,3 +278,24 @@ async def test_a_follower_of_a_deleted_stream_is_told_so(cluster: Cluster) -> No
                 await old.append(b"late", timeout_s=SOON_S)
         assert seen == [b"old %d" % number for number in range(50)]
         assert [record.value async for record in client.reader(STREAM.name)] == [b"new %d" % n for n in range(100)]
+
+
+async def test_a_start_by_name_is_looked_up_again(shared_cluster: Cluster) -> None:
+    """Retention is faster than the first record: a stream's reader, a new cursor's and one by time begin at what is there."""
+    name = "promises-quick-retention"
+    async with await rangelog.connect(shared_cluster.connect_string) as client:
+        await client.create_stream(name)
+        begun = datetime.now(UTC)
+        await client.append(name, [b"%d" % number for number in range(20)])
+        await client.seal_stream(name)
+        readers = [client.reader(name, start=each) for each in ("earliest", -20, begun - timedelta(seconds=5))]
+        readers += [client.reader(name, start="earliest", cursor="c"), client.reader(name, start=0)]
+        for reader in readers:
+            await reader.begin()
+        await client.trim_stream(name, 15)
+        for reader in readers:
+            await reader._view.refresh(0)  # as a reader does whose range was dropped
+        for reader in readers[:-1]:
+            assert [record.offset async for record in reader] == list(range(15, 20))
+        with pytest.raises(OffsetTrimmed):
+            _ = [record async for record in readers[-1]]

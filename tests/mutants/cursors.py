@@ -9,6 +9,9 @@ _RETENTION = "rangelog_pd.reconcile.retention"
 _READER = "rangelog._read.cursor_reader"
 _WRITER = "rangelog._append.writer"
 _SERIALIZING_TEST = "client/append/test_serializing.py"
+_ARGUMENTS_TEST = "client/test_wrong_arguments.py"
+_TRIMMED_TEST = "client/read/test_trimmed_starts.py"
+_TRIMMED_TOPIC_TEST = "client/consume/test_trimmed_topic_starts.py"
 _END_TEST = "client/append/test_expected_end.py"
 _STATE_TEST = "pd/state/test_pd_cursors.py"
 _RETENTION_TEST = "pd/reconcile/test_pd_cursor_retention.py"
@@ -62,6 +65,32 @@ CURSORS: tuple[Mutant, ...] = (
          "        made = [self._make.record(record) for record in records]\n",
          "        made = []\n        for record in records:\n"
          "            await self.writer.append(self._make.record(record))\n", _SERIALIZING_TEST),
+    rare("start-moves-behind-a-record", "records that were trimmed behind one that was handed out are passed over",
+         "rangelog._read.reader", "                self._is_movable = False\n", "", _TRIMMED_TEST),
+    rare("start-looked-up-once", "the last n records, or those of the last hour, end in an error where retention is quick",
+         "rangelog._read.reader", "self._is_movable = start == \"earliest\" or (",
+         "self._is_movable = start == \"earliest\" and (", _TRIMMED_TEST),
+    rare("latest-moves", "records that came after a reader began at the end are passed over",
+         "rangelog._read.reader", "(self.position < tail and not (", "(not (", _TRIMMED_TEST),
+    rare("cursor-begins-where-it-would-have", "a new cursor commits a start that was trimmed, and its reader ends",
+         _READER, "        self.handed_out.move(self.position)\n", "        pass\n", _TRIMMED_TEST),
+    rare("topic-start-by-time-does-not-move", "a topic's reader by time ends where retention is quick",
+         "rangelog._consume.reader",
+         "            self._movable = {each: None for each, at in start.items() if each not in behind or at < behind[each]}\n",
+         "", _TRIMMED_TOPIC_TEST),
+    rare("topic-start-by-time-moves-over-the-end", "records that came after the start by time are passed over",
+         "rangelog._consume.reader", "if each not in behind or at < behind[each]}", "}", _TRIMMED_TOPIC_TEST),
+    rare("query-plans-its-first-start", "a new query that begins at the first record ends where retention is quick",
+         "rangelog.spark.stream_source", "            low = until(ends, low, begin_later(self._options, low, ends), high)\n",
+         "            pass\n", "client/spark/test_following.py"),
+    rare("headers-of-any-shape", "headers that are no mapping end in a bare error", "rangelog_core.batch",
+         "    if not isinstance(headers, Mapping):\n", "    if False:\n", _ARGUMENTS_TEST),
+    rare("argument-by-name-unchecked", "a wrong value that is given by name ends deep inside, with a bare error",
+         "rangelog._arguments", "        for name, value in options.items():\n", "        for name, value in ():\n",
+         _ARGUMENTS_TEST),
+    rare("argument-of-several-unchecked", "a wrong name among several ends deep inside, with a bare error",
+         "rangelog._arguments", "            for value in arguments[len(in_order) :]:\n", "            for value in ():\n",
+         _ARGUMENTS_TEST),
     rare("last-records-one-too-few", "the last n records are n - 1", "rangelog._read.reader",
          "max(trim, tail + start)", "max(trim, tail + start + 1)", "client/read/test_relative_starts.py"),
     rare("seconds-taken-for-ms", "records are dated in 1970, and retention takes them at once",

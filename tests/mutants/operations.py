@@ -18,6 +18,9 @@ _IMPACT_TEST = "pd/reconcile/test_pd_impact.py"
 _COMPLAINTS_TEST = "pd/reconcile/test_pd_complaints.py"
 
 OPERATIONS: tuple[Mutant, ...] = (
+    rare("import-drops-a-byte", "an import takes a byte off each value that ends with a carriage return",
+         "pdctl.lines", "        self._before_end = b\"\\r\" if crlf else b\"\"\n", "        self._before_end = b\"\\r\"\n",
+         "pdctl/test_pdctl_reading.py"),
     # ---- cordon
     rare("cordon-ignored", "a cordoned server gets new ranges and repairs", "rangelog_pd.reconcile.fleet",
          "            state.modes.bars(name),\n", "            False,\n", _DRAIN_TEST),

@@ -22,6 +22,11 @@ def _scrubbed(name: str, harm: str, old: str, new: str, *more: Edit) -> Mutant:
 
 
 TIER: tuple[Mutant, ...] = (
+    rare("tier-path-unquoted", "a cluster in a directory with a % or a blank in its name has its objects elsewhere, or nowhere",
+         "rangelog_cli.local.processes", "(directory / \"tier\").as_uri() if", "f\"file://{directory / 'tier'}\" if",
+         "cli/local/test_cli_processes.py"),
+    rare("secret-path-unquoted", "a name with a slash asks the API server for another thing than a Secret",
+         "rangelog_cli.certs.kubernetes_api", "{quote(name, safe='')}", "{name}", "cli/certs/test_kept_secrets.py"),
     _scrubbed("scrub-removes-uploads-under-load", "an object is removed while it is being uploaded, and committed",
               "        rows = {each.object_id: each for each in answer.objects}\n",
               "        rows = {each.object_id: each for each in answer.objects if each.state != _PREPARED}\n",

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rangelog_core.errors import (
     AccessDenied,
@@ -105,7 +106,8 @@ class KubernetesSecrets:
             headers["Content-Type"] = "application/json"
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._context)
         try:
-            connection.request(method, f"/api/v1/namespaces/{self.namespace}/secrets/{name}", body, headers)
+            path = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/secrets/{quote(name, safe='')}"
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             answer = response.read(ANSWER_BYTES_MAX + 1)
         except TimeoutError:

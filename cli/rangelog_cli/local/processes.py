@@ -306,7 +306,7 @@ def _plan_for(
             from rangelog.tier.opening import store_location
 
             store_location(tier_url)  # what is no URL of a store would show only when the first range is sealed
-        tier = f"file://{directory / 'tier'}" if tier_url is None else tier_url
+        tier = (directory / "tier").as_uri() if tier_url is None else tier_url
         return make_plan(
             pds=3 if pds is None else pds,
             range_servers=3 if range_servers is None else range_servers,

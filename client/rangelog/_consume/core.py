@@ -81,6 +81,10 @@ class TopicReading:
 
     # ---- state
 
+    def predecessors(self, shard_id: int) -> Sequence[int]:
+        """Return the shards that are read to their ends before a shard."""
+        return self._graph.shards[shard_id].predecessors
+
     @property
     def is_over(self) -> bool:
         """Whether there is nothing more to read, now and later."""

@@ -1,7 +1,7 @@
 """Where a group begins: topics by name, their shards, and positions of all shards for a place in the topic.
 
 What holds: positions name every shard of a topic that is listed, ended ones too: what lies before the place is finished, what
-follows it begins anew.
+follows it begins anew. The position for "earliest" is where the shard begins by now: a lower one would be of trimmed records.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 from rangelog._consume.group_core import GroupShard
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
+from rangelog._read.proof import ProvedEnd
 from rangelog._read.reader import Reader
 from rangelog._read.stream_view import StreamView, confirmed_end
-from rangelog_core.errors import InvalidArgument, ShardNotFound, TopicNotFound, Unavailable
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, ShardNotFound, TopicNotFound, Unavailable
 from rangelog_core.ids import check_name, shard_stream_name
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -135,23 +136,26 @@ class GroupShards:
 
     async def tail(self, shard: GroupShard) -> int:
         """Return the end of a shard's acked records."""
+        return (await self._proved_tail(shard)).offset
+
+    async def _proved_tail(self, shard: GroupShard) -> ProvedEnd:
         name = shard_stream_name(shard.topic_id, shard.shard_id)
         view = StreamView(self._metadata, name, connections=self._connections)
-        return (await confirmed_end(view, self._connections)).offset
+        return await confirmed_end(view, self._connections)
 
     async def positions(self, topic_id: int, place: GroupStart) -> dict[GroupShard, int]:
         """Return the position of each shard of a topic for a place in it.
 
-        Raises InvalidArgument, ShardNotFound: the place is not one of this topic.
+        Raises InvalidArgument, ShardNotFound: the place is not one of this topic. OffsetOutOfRange: it lies beyond the end.
         """
         shards = await self.shards(topic_id)
-        if place == "earliest":
-            return {GroupShard(topic_id, each.shard_id): 0 for each in shards}
-        if place == "latest" or isinstance(place, datetime):
+        if place in ("earliest", "latest") or isinstance(place, datetime):
             limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
             async def find(shard: topic_pb2.Shard) -> int:
                 async with limit:
+                    if place == "earliest":
+                        return await self._head(shard)
                     return await self._find(shard, place if isinstance(place, datetime) else None)
 
             offsets = await asyncio.gather(*map(find, shards))
@@ -160,7 +164,42 @@ class GroupShards:
             raise InvalidArgument(f"bad start {place!r}: 'earliest', 'latest', a datetime or a Cut")
         if place.topic_id != topic_id:
             raise InvalidArgument(f"the cut is one of topic {place.topic_id}, not of topic {topic_id}")
-        return _positions_at(shards, place.offsets)
+        found = _positions_at(shards, place.offsets)
+        await self._check_ends(shards, place.offsets)
+        return found
+
+    async def _check_ends(self, shards: Sequence[topic_pb2.Shard], offsets: Mapping[int, int]) -> None:
+        """Raise OffsetOutOfRange where a cut lies beyond the end of a shard; Unavailable where that cannot be decided."""
+        limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+
+        async def check(shard: topic_pb2.Shard) -> None:
+            wanted = offsets[shard.shard_id]
+            if shard.ended_version:
+                end = ProvedEnd(shard.end_offset, exact=True)
+            else:
+                async with limit:
+                    end = await self._proved_tail(GroupShard(shard.topic_id, shard.shard_id))
+            if wanted <= end.offset:
+                return
+            what = f"the cut names offset {wanted} of shard {shard.shard_id}"
+            if not end.exact:
+                raise Unavailable(f"{what}, and too few replicas answer to decide whether it was written: try again")
+            raise OffsetOutOfRange(f"{what}, which ends at {end.offset}: name an offset up to there", offset=end.offset)
+
+        await asyncio.gather(*(check(each) for each in shards if offsets.get(each.shard_id)))
+
+    async def _head(self, shard: topic_pb2.Shard) -> int:
+        """Return the offset of the first record that is not trimmed."""
+        if shard.truncated:
+            return shard.end_offset
+        view = StreamView(
+            self._metadata,
+            shard_stream_name(shard.topic_id, shard.shard_id),
+            stream_id=shard.stream_id,
+            connections=self._connections,
+        )
+        await view.last_range()
+        return view.stream.trim_offset
 
     async def _find(self, shard: topic_pb2.Shard, time: datetime | None) -> int:
         """Return the offset of the first record at or after a time; without one, the end."""

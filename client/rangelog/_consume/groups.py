@@ -9,13 +9,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from rangelog._arguments import checked_arguments
 from rangelog._consume.group_calls import CALL_TIMEOUT_S, GroupCalls
 from rangelog._consume.group_core import GroupShard
 from rangelog._consume.group_list import groups_by_name
 from rangelog._consume.group_records import ShardOfTopic
 from rangelog._consume.group_shards import LOOKUPS_AT_ONCE, CutLike, GroupShards, GroupStart
-from rangelog_core.errors import InvalidArgument, OffsetTrimmed, PreconditionFailed, RequestTimeout, TopicNotFound
+from rangelog_core.errors import (
+    InvalidArgument,
+    OffsetTrimmed,
+    PreconditionFailed,
+    RequestTimeout,
+    StreamNotFound,
+    TopicNotFound,
+)
 from rangelog_core.ids import check_name
+from rangelog_core.record import moment_of
 from rangelog_proto.v1 import group_pb2
 
 _POLL_S = 0.05
@@ -107,12 +116,13 @@ class ShardLag:
     """How far a group is behind the end of a shard.
 
     Attributes:
-        topic: The topic's name.
+        topic: The topic's name; its id where the topic was deleted, and the client never knew its name.
         shard_id: The shard.
         offset: The committed position.
-        end_offset: One past the last acked record.
+        end_offset: One past the last acked record; the committed position where the topic was deleted.
         records: Records that are not committed, without those that were trimmed.
         seconds: The age of the oldest record that is not committed, in seconds; 0 without one.
+        is_deleted: Whether the topic was deleted: nothing of it can be read. The group forgets it when a member joins.
     """
 
     topic: str
@@ -121,8 +131,10 @@ class ShardLag:
     end_offset: int
     records: int
     seconds: float
+    is_deleted: bool = False
 
 
+@checked_arguments
 class Groups:
     """The administration of groups; `client.groups`. Every method may raise GroupNotFound, Unavailable and RequestTimeout."""
 
@@ -167,13 +179,21 @@ class Groups:
         )
 
     async def lag(self, group: str) -> Sequence[ShardLag]:
-        """Return how far a group is behind, for each shard that it has not finished. Reads one record per shard."""
+        """Return how far a group is behind, for each shard that it has not finished. Reads one record per shard.
+
+        Shards of a topic that was deleted are marked, and have no lag.
+        """
         response = await self._calls.describe(check_name("group", group), CALL_TIMEOUT_S)
         limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def measure(state: group_pb2.GroupShardState) -> ShardLag:
             async with limit:
-                return await self._lag(state)
+                try:
+                    return await self._lag(state)
+                except StreamNotFound:
+                    if await self._shards.is_any_there([state.shard.topic_id]):
+                        raise
+                    return await self._lag_of_deleted(state)
 
         wanted = [each for each in response.state.shards if not _is_finished(each)]
         return await asyncio.gather(*map(measure, wanted))
@@ -185,14 +205,16 @@ class Groups:
 
         Args:
             group: The group.
-            to: "earliest", "latest"; a datetime: in each shard the first record at or after that time; a Cut, or several,
-                one for each topic; or the name of a complete checkpoint as "checkpoint:NAME".
-            topics: The topics to move in; None: all topics of the group, or those of the cuts.
+            to: "earliest": the first record of each shard that is not trimmed at the time of the call; "latest"; a datetime: in
+                each shard the first record at or after that time; a Cut, or several, one for each topic; or the name of a
+                complete checkpoint as "checkpoint:NAME".
+            topics: The topics to move in; None: all topics of the group that are still there, or those of the cuts.
             timeout_s: Limit of the change in seconds.
 
         Raises:
             InvalidArgument, ShardNotFound: The place is not one of the topics.
-            TopicNotFound: The group does not read one of the topics.
+            OffsetOutOfRange: A cut lies beyond the end of a shard, which is the error's `offset`.
+            TopicNotFound: The group does not read one of the topics, or all that it reads were deleted.
             PreconditionFailed: There is no such checkpoint, or it is not complete.
 
         Example:
@@ -245,14 +267,18 @@ class Groups:
         await self._calls.retain(check_name("group", group), retains, timeout_s)
 
     async def checkpoint(self, group: str, name: str, *, timeout_s: float = 30.0) -> Mapping[ShardOfTopic, int]:
-        """Note where every member is, under a name; return the positions once all members have met the checkpoint.
+        """Note where every member is, under a new name; return the positions once all members have met the checkpoint.
 
         Raises:
-            PreconditionFailed: Another checkpoint is not complete.
-            RequestTimeout: Some member has not met it in time. It stays pending; `delete_checkpoint` ends it.
+            PreconditionFailed: The group has a checkpoint of this name, or another checkpoint is not complete.
+            RequestTimeout: Some member has not met it in time. It stays pending: `checkpoint_positions` returns its positions
+                once it is complete, `delete_checkpoint` ends it.
         """
         deadline = time.monotonic() + timeout_s
-        await self._calls.request_checkpoint(check_name("group", group), check_name("checkpoint", name), 0, timeout_s)
+        check_name("checkpoint", name)
+        state = (await self._calls.describe(check_name("group", group), timeout_s)).state
+        _check_unknown(state, name)  # before the command, whose repeats find the checkpoint that it began
+        await self._calls.request_checkpoint(group, name, 0, timeout_s)
         while True:
             left_s = max(0.001, deadline - time.monotonic())
             found = await self._calls.checkpoint(group, name, left_s)
@@ -298,7 +324,7 @@ class Groups:
         wanted = list(await self._shards.resolve(topics)) if topics is not None else None
         places: dict[int, GroupStart]
         if isinstance(to, datetime) or (isinstance(to, str) and to in ("earliest", "latest")):
-            places = dict.fromkeys(wanted if wanted is not None else known, to)
+            places = dict.fromkeys(wanted if wanted is not None else await self._still_there(known), to)
         else:
             places = {each.topic_id: each for each in _cuts(to)}
             if wanted is not None and set(wanted) != set(places):
@@ -307,6 +333,18 @@ class Groups:
             if topic_id not in known:
                 raise TopicNotFound(f"the group does not read topic {await self._name_of(topic_id)}")
         return places
+
+    async def _still_there(self, topic_ids: Sequence[int]) -> Sequence[int]:
+        """Return the topics that were not deleted. Raises TopicNotFound where all of them were."""
+        found = [each for each in topic_ids if await self._shards.is_any_there([each])]
+        if topic_ids and not found:
+            raise TopicNotFound("every topic that the group reads was deleted: there is no position to move")
+        return found
+
+    async def _lag_of_deleted(self, state: group_pb2.GroupShardState) -> ShardLag:
+        topic = await self._name_of(state.shard.topic_id)
+        offset = state.offset if state.has_position else 0
+        return ShardLag(topic, state.shard.shard_id, offset, offset, 0, 0.0, is_deleted=True)
 
     async def _lag(self, state: group_pb2.GroupShardState) -> ShardLag:
         shard = GroupShard(state.shard.topic_id, state.shard.shard_id)
@@ -326,6 +364,22 @@ class Groups:
                 first = error.offset
         topic = await self._name_of(shard.topic_id)
         return ShardLag(topic, shard.shard_id, offset, end_offset, max(0, end_offset - first), seconds)
+
+
+def _check_unknown(state: group_pb2.GroupState, name: str) -> None:
+    """Raise PreconditionFailed if a group has a checkpoint of a name: its positions are those of an earlier time."""
+    for each in state.checkpoints:
+        if each.name != name:
+            continue
+        begun = moment_of(each.started_ms).isoformat(timespec="seconds")
+        if each.waiting:
+            raise PreconditionFailed(
+                f"checkpoint {name!r} began at {begun} and waits for shards ({len(each.waiting)}): "
+                "ask for its positions once it is complete, or delete it"
+            )
+        raise PreconditionFailed(
+            f"the group has a checkpoint {name!r}, of {begun}: choose another name, or delete it first"
+        )
 
 
 def _cuts(to: GroupReset) -> list[CutLike]:

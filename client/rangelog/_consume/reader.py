@@ -79,7 +79,7 @@ class TopicReader:
         self._core: TopicReading | None = None
         self._windows: TimeWindows | None = None
         self._unchecked: dict[int, None] = {}  # shards whose first offset is the caller's: it may be beyond the end
-        self._movable: dict[int, None] = {}  # shards that start where the topic started: it may have been trimmed since
+        self._movable: dict[int, None] = {}  # shards whose start was looked up, and may be trimmed since
         self._beginning = asyncio.Semaphore(AT_ONCE)
         self._feeds: dict[int, asyncio.Task[None]] = {}
         self._ended_feeds: set[asyncio.Task[None]] = set()
@@ -185,7 +185,9 @@ class TopicReader:
             graph.check_cut(start)
             self._unchecked = {each: None for each, offset in start.items() if offset and known.shards[each].is_current}
         elif isinstance(self._start, datetime):
+            behind = (await self._topics.cut_in(known, "tail")).offsets if self._follow else {}
             start = dict((await self._topics.cut_in(known, self._start)).offsets)
+            self._movable = {each: None for each, at in start.items() if each not in behind or at < behind[each]}
         else:
             start = dict((await self._topics.cut_in(known, _PLACES[self._start])).offsets)
             self._movable = dict.fromkeys(start) if self._start == "earliest" else {}
@@ -236,6 +238,9 @@ class TopicReader:
         """Open and close the readers of shards."""
         for effect in core.effects():
             if isinstance(effect, OpenShard):
+                before = core.predecessors(effect.shard_id)
+                if before and all(each in self._movable for each in before):  # nothing of what it follows was there
+                    self._movable[effect.shard_id] = None
                 feed = asyncio.create_task(self._feed(core, effect))
                 self._feeds[effect.shard_id] = feed
                 feed.add_done_callback(self._task_ended)
@@ -272,9 +277,19 @@ class TopicReader:
                         f"shard {shard_id} of topic {self.topic!r}: {error.message}", offset=error.offset
                     ) from error
                 _log.info("shard %d of topic %s starts at %d now", shard_id, self.topic, error.offset)
-                offset = error.offset  # trimmed since the start was looked up, and nothing of the shard was yielded
+                # trimmed since the start was looked up, and nothing of the shard was yielded
+                offset = await self._later_start(shard_id, error.offset)
                 core.read(shard_id, offset)
                 self._woken.set()
+
+    async def _later_start(self, shard_id: int, trim_offset: int) -> int:
+        """Return where a shard begins that was trimmed up to an offset since its start was looked up."""
+        if not isinstance(self._start, datetime):
+            return trim_offset
+        reader = self._shard_readers(
+            self._topic_id, shard_id, start=self._start, follow=False, timeout_s=self._timeout_s
+        )
+        return max(trim_offset, await reader.find_start())
 
     async def _shard_chunks(self, opened: OpenShard) -> AsyncGenerator[TopicChunk, None]:
         shard_id, start = opened.shard_id, opened.offset

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from rangelog_core.errors import RangelogError, ShardEnded, ShardNotFound, TopicStateForbids
+from rangelog_core.errors import InvalidArgument, RangelogError, ShardEnded, ShardNotFound, TopicStateForbids
 
 WINDOW = 5
 
@@ -129,7 +129,7 @@ class ProducerCore:
     def append(self, position: int, size_bytes: int, shard_id: int | None = None) -> int:
         """Take a record, with `shard_id` for that shard only, whatever its position; return its order.
 
-        Raises the error that ended the producer, ShardEnded, ShardNotFound, or TopicStateForbids.
+        Raises the error that ended the producer, ShardEnded, ShardNotFound, InvalidArgument, or TopicStateForbids.
         """
         if self.error is not None:
             raise self.error
@@ -144,6 +144,8 @@ class ProducerCore:
             self._next_order = order + 1
             return order
         else:
+            if shard_id is not None and (not isinstance(shard_id, int) or isinstance(shard_id, bool)):
+                raise InvalidArgument(f"shard must be the id of a shard, a whole number, not {shard_id!r}")
             to = self._place(position, shard_id)
             if isinstance(to, RangelogError):
                 raise to

@@ -40,6 +40,10 @@ class HandedOut:
         self.processed = self.end
         self.end = end_offset
 
+    def move(self, position: int) -> None:
+        """Note where the reader begins; nothing was handed out."""
+        self.end = self.processed = position
+
     def finish(self) -> None:
         """Note that there are no more, or that all are processed."""
         self.processed = self.end
@@ -167,8 +171,19 @@ class CursorReader(Reader):
             raise OffsetTrimmed(f"of cursor {self.cursor!r}: {error.message}", offset=error.offset) from error
         self._handed_out = HandedOut(self.position)
 
+    def _begin_later(self, error: OffsetTrimmed) -> None:
+        super()._begin_later(error)
+        self.handed_out.move(self.position)
+
     async def _commit(self, offset: int, metadata: str) -> Cursor:
-        committed = await self._calls.set(self._view.stream.stream_id, self.cursor, offset, metadata=metadata)
+        stream_id = self._view.stream.stream_id
+        try:
+            committed = await self._calls.set(stream_id, self.cursor, offset, metadata=metadata)
+        except OffsetTrimmed as error:
+            if not self._is_movable or error.offset is None:
+                raise
+            offset = error.offset  # where a reader with this start would begin by now
+            committed = await self._calls.set(stream_id, self.cursor, offset, metadata=metadata)
         self._committed, self._committed_at_s = offset, time.monotonic()
         return committed
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from rangelog._arguments import checked_arguments
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata, new_request_id
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, RangelogError, Unavailable, error_from_code
@@ -115,6 +116,7 @@ class CursorCalls:
         return [answers[number] for number in range(len(wanted))]
 
 
+@checked_arguments
 class StreamCursors:
     """The cursors of one stream. Get it with `client.cursors(stream)`.
 

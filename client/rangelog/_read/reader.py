@@ -3,6 +3,7 @@
 What holds: records come in offset order without gap or repeat, all of one stream: its name is resolved once; no record is
 shown that a seal could still cut (see `protocol.proof`); a range that moves to the other tier meanwhile is located again.
 `follow=False` ends at the last record that was acked when the reader started. A start by time skips no acked record.
+A start that was looked up, and is trimmed before a record is handed out, moves to where the stream begins by then.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ class SpanReader(ABC, Generic[_T]):
         self._idle_count = 0
         self._refreshing: asyncio.Future[None] | None = None
         self._not_before_ms: int | None = None  # earlier records are skipped, up to the first that is not
+        self._sought_ms: int | None = None  # the start, if it is a time
+        self._is_movable = False  # `position` is of a record that was looked up, and nothing was handed out
         self._is_begun = False
         self._is_resolved = False  # `position` is known
         self.position = 0
@@ -165,6 +168,7 @@ class SpanReader(ABC, Generic[_T]):
             patience.renew()
             if chunk is not None and self._fits(chunk):
                 content, self.position = chunk
+                self._is_movable = False
                 yield content
 
     def _fits(self, chunk: tuple[_T, int]) -> bool:
@@ -182,16 +186,28 @@ class SpanReader(ABC, Generic[_T]):
 
     async def _after(self, error: RangelogError, patience: Patience) -> None:
         """Pause and locate again after a failed read. Raises errors that are final, and others after `timeout_s`."""
-        if isinstance(error, OffsetTrimmed):
-            raise error
         if isinstance(error, Corruption | ObjectNotFound):
             await self._refresh()  # a missing object may have been trimmed
-            self._view.locate(self.position)
+            try:
+                self._view.locate(self.position)
+            except OffsetTrimmed as trimmed:
+                error = trimmed
+        if isinstance(error, OffsetTrimmed):
+            self._begin_later(error)
+            return
         if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
             raise error
         _log.info("reading %s at %d: %s", self._view.name, self.position, error)
         await patience.pause(error)
         await self._refresh()
+
+    def _begin_later(self, error: OffsetTrimmed) -> None:
+        """Move the start to the first record that is left. Raises the error if it is the caller's, or was handed out."""
+        if not self._is_movable or error.offset is None or error.offset <= self.position:
+            raise error
+        _log.info("%s starts at %d now: its start at %d was trimmed", self._view.name, error.offset, self.position)
+        self._read_from(None)
+        self.position, self._not_before_ms = error.offset, self._sought_ms
 
     def _read_from(self, hot: HotRange | None) -> None:
         if self._hot is not None:
@@ -224,18 +240,20 @@ class SpanReader(ABC, Generic[_T]):
             )
         if self._follow and start == "earliest":
             await self._view.refresh(0)
-            self.position = self._view.stream.trim_offset
+            self.position, self._is_movable = self._view.stream.trim_offset, True
             return
         tail = await self._tail(max(0, start) if isinstance(start, int) else 0)
         trim = self._view.stream.trim_offset
         if isinstance(start, datetime):
-            self.position = await self._find_timestamp(ms_of(start), tail)
+            self._sought_ms = ms_of(start)
+            self.position = await self._find_timestamp(self._sought_ms, tail)
         elif isinstance(start, int):
             self.position = start if start >= 0 else max(trim, tail + start)
         else:
             self.position = trim if start == "earliest" else tail
         if self.position < trim:
             raise OffsetTrimmed(f"offset {self.position} was trimmed; the stream starts at {trim}", offset=trim)
+        self._is_movable = start == "earliest" or (self.position < tail and not (known and self.position == start))
         self._proved_end = tail
         if not self._follow:
             self._end = tail if self._end is None else min(self._end, tail)
@@ -371,14 +389,11 @@ class SpanReader(ABC, Generic[_T]):
     async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
         """Return the first offset whose record is at or after the time, or the tail."""
         self._proved_end = max(self._proved_end, tail)
-        self.position = self._view.stream.trim_offset
+        self.position, self._is_movable = self._view.stream.trim_offset, True
         patience = Patience(self._timeout_s)
         while self.position < tail:
             try:
                 found = await self._look_on(timestamp_ms, tail)
-            except OffsetTrimmed as error:
-                found, self.position = None, max(self.position, error.offset or 0)
-                await self._refresh()
             except RangelogError as error:
                 await self._after(error, patience)
                 continue

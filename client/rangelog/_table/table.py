@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import partial
 from typing import Any, TypeVar
 
+from rangelog._arguments import checked_arguments
 from rangelog._table.partitions import Partition, Partitions
 from rangelog._table.scan import scanned
 from rangelog._table.values import TableCheck, TableDelete, TablePut, TableRow, checked_row_key
@@ -21,6 +22,7 @@ TIMEOUT_S = 30.0
 _T = TypeVar("_T")
 
 
+@checked_arguments
 class Table:
     """The rows of one table. Make it with `client.table(name)`; it needs no closing.
 

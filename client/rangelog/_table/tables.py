@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
+from rangelog._arguments import checked_arguments
 from rangelog._metadata import CALL_TIMEOUT_S, new_request_id
 from rangelog._table.partition_calls import CallsOfOwners
 from rangelog._table.partitions import Partitions, check_exists, listed_shards
@@ -24,6 +25,7 @@ PARTITIONS_DEFAULT = 4
 NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
+@checked_arguments
 class Tables:
     """The tables of a cluster: `client.tables`.
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
+from rangelog._arguments import checked_arguments
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata, backoff
 from rangelog._topics.cut import Cut
 from rangelog._topics.cuts import CutFinder, ShardReaders
@@ -47,6 +48,7 @@ NO_TAGS: Mapping[str, str] = {}
 """Nobody changes it."""
 
 
+@checked_arguments
 class Topics:
     """The topics of a cluster: `client.topics`.
 
@@ -454,9 +456,7 @@ def check_topic_of(cut: Cut, name: str, known: TopicShards) -> None:
     if not isinstance(cut, Cut):
         raise InvalidArgument(f"a position in a topic is a Cut, not {cut!r}")
     if cut.topic_id != known.topic_id:
-        raise InvalidArgument(
-            f"the cut is of the topic with id {cut.topic_id}; topic {name!r} has id {known.topic_id}: it was created anew?"
-        )
+        raise InvalidArgument(f"the cut is of topic {cut.topic_id}; {name!r} is {known.topic_id}: it was created anew?")
 
 
 def _check_place(place: object) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rangelog._arguments import checked_arguments
 from rangelog._transact.transactional import CALL_TIMEOUT_S
 from rangelog_core.errors import InvalidArgument, TransactionNotFound
 from rangelog_core.ids import check_name
@@ -50,6 +51,7 @@ class TransactionInfo:
     to_merge: Sequence[tuple[int, int]] = ()
 
 
+@checked_arguments
 class Transactions:
     """The administration of transactions; `client.transactions`. Every method may raise Unavailable and RequestTimeout."""
 

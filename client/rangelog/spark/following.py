@@ -122,6 +122,21 @@ def go_on(options: StreamOptions, start: QueryOffsets, ends: Ends, budget: int |
     return QueryOffsets(streams, topics, skipped)
 
 
+def begin_later(options: StreamOptions, start: QueryOffsets, ends: Ends) -> QueryOffsets:
+    """Return where a query begins of which no row was read: "earliest" is what is there by now. `ends`: with the heads."""
+    streams, topics = dict(start.streams), dict(start.topics)
+    for name, end in ends.streams.items():
+        at = streams.get(name)
+        if at is not None and at.stream_id == end.stream_id and options.start_of(name) == "earliest":
+            streams[name] = StreamOffset(end.stream_id, max(at.first, end.first), max(at.offset, end.first))
+    for name, topic_end in ends.topics.items():
+        cut = topics.get(name)
+        if cut is not None and cut.topic_id == topic_end.known.topic_id and options.start_of(name) == "earliest":
+            assert topic_end.head is not None
+            topics[name] = Cut(cut.topic_id, topic_end.graph.later(cut.offsets, topic_end.head.offsets))
+    return QueryOffsets(streams, topics, start.skipped)
+
+
 def until(ends: Ends, start: QueryOffsets, offsets: QueryOffsets, target: QueryOffsets) -> QueryOffsets:
     """Return offsets that are not beyond a target, but where the query began behind it.
 

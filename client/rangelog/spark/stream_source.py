@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rangelog.spark.following import Ends, find_ends, find_start, go_on, plan_batch, record_bytes, until
+from rangelog.spark.following import Ends, begin_later, find_ends, find_start, go_on, plan_batch, record_bytes, until
 from rangelog.spark.offsets import QueryOffsets
 from rangelog.spark.reading import client_for, read_span, with_columns
 from rangelog.spark.stream_options import StreamOptions
@@ -52,13 +52,16 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._target: QueryOffsets | None = None
+        self._begun: dict[str, Any] | None = None
+        """The start of a query of which no row was read, as it was found."""
         self._latest: dict[str, Any] | None = None
         """What `latestOffset` found last."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
         start: QueryOffsets = self._run(lambda client: find_start(client, self._options))
-        return start.to_dict()
+        self._begun = start.to_dict()
+        return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the bound of a micro-batch."""
@@ -73,6 +76,8 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends: Ends = self._run(lambda client: find_ends(client, self._options, needs_heads=True))
         budget = None if isinstance(limit, ReadAllAvailable) else self._budget(ends)
         try:
+            if start == self._begun:
+                begun = begin_later(self._options, begun, ends)
             reached = go_on(self._options, begun, ends, budget)
         except RangelogError as error:
             raise error.with_traceback(None) from None
@@ -96,6 +101,9 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[BatchPartition]:
         """Return the spans of a micro-batch."""
         low, high = self._parsed(start), self._parsed(end)
+        if start == self._begun:
+            ends: Ends = self._run(lambda client: find_ends(client, self._options, needs_heads=True))
+            low = until(ends, low, begin_later(self._options, low, ends), high)
         spans = self._run(lambda client: plan_batch(client, self._options, low, high))
         return [BatchPartition(*each) for each in spans]
 

@@ -33,7 +33,7 @@ def checkpoint() -> None:
 @output_option
 @session_of
 def create(session: Session, group: str, name: str, wait_ms: int, output: str) -> None:
-    """Note where the members of a group are, and wait until all of them have met the checkpoint.
+    """Note where the members of a group are, and wait until all of them have met the checkpoint. Its name is new in the group.
 
     \b
     Example:

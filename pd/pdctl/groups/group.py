@@ -59,7 +59,7 @@ _LAG = [
     field("POSITION", "offset"),
     field("END", "end_offset"),
     field("LAG", "records"),
-    ("AGE", lambda row: f"{row['seconds']:.1f}s"),
+    ("AGE", lambda row: "topic deleted" if row["is_deleted"] else f"{row['seconds']:.1f}s"),
 ]
 
 
@@ -132,6 +132,8 @@ def lag(session: Session, name: str, output: str) -> None:
             f"{show_count(total, 'record')} in {show_count(len(found), 'shard')}, the oldest is {oldest:.1f} s old",
             err=True,
         )
+        for topic in sorted({row["topic"] for row in found if row["is_deleted"]}):
+            click.echo(f"topic {topic} was deleted: the group forgets it when a member joins", err=True)
 
 
 @group.command()
@@ -290,4 +292,5 @@ def lag_view(found: ShardLag) -> dict[str, Any]:
         "end_offset": found.end_offset,
         "records": found.records,
         "seconds": round(found.seconds, 3),
+        "is_deleted": found.is_deleted,
     }

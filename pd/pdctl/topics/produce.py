@@ -50,6 +50,7 @@ def produce(
     values: tuple[str, ...],
     source: BinaryIO | None,
     shape: str,
+    crlf: bool,
     key: str | None,
     key_separator: str | None,
     key_field: str | None,
@@ -76,7 +77,7 @@ def produce(
     check_values(values, shape)
     make = to_record(shape, key, key_separator, headers, key_field)
     given = [os.fsencode(each) for each in values]
-    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape))
+    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape, crlf=crlf))
     noun = part_name(shape)
     sent = session.with_client(
         lambda client: _produce(client, str(name), parts, make, shard, session.timeout_s, noun=noun)

@@ -67,6 +67,7 @@ _GROUP = {
 }  # fmt: skip
 _LAG = {
     "topic": f"{NAME}/{NAME}", "shard_id": 1, "offset": 1, "end_offset": 9, "records": 8, "seconds": 1.5, "member_id": NAME,
+    "is_deleted": False,
 }  # fmt: skip
 _QUERY = PageQuery(prefix=NAME, after=NAME)
 
@@ -110,7 +111,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "groups": [{"name": NAME, "members": 1, "generation": 1}], "next": NAME, "query": _QUERY, "without_broker": False,
     },
     "groups, empty": {"groups": [], "next": "", "query": PageQuery(), "without_broker": True},
-    "group": {"group": _GROUP, "lags": [_LAG], "lag_count": 2, "lag_records": 8, "lag_seconds": 1.5},
+    "group": {
+        "group": _GROUP, "lags": [_LAG, _LAG | {"is_deleted": True}], "lag_count": 3, "lag_records": 8, "lag_seconds": 1.5,
+    },
     "group, empty": {
         "group": _GROUP | {"members": [], "topics": [], "checkpoints": []}, "lags": [], "lag_count": 0, "lag_records": 0,
         "lag_seconds": 0.0,

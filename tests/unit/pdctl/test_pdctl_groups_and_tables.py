@@ -166,6 +166,19 @@ def test_lag_is_summed_beside_the_table(client: Client, run: Pdctl) -> None:
     assert [each["records"] for each in run.json("group", "lag", "g")] == [5, 8]
 
 
+def test_the_lag_of_a_deleted_topic_is_marked(client: Client, run: Pdctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the table, beside it, and in what programs read."""
+
+    async def lag(self: object, group: str) -> list[ShardLag]:
+        return [ShardLag("7", 0, 3, 3, 0, 0.0, is_deleted=True), ShardLag("default/t", 1, 0, 5, 5, 1.0)]
+
+    monkeypatch.setattr(FakeGroups, "lag", lag)
+    result = run("group", "lag", "g")
+    assert "topic deleted" in result.stdout.splitlines()[1] and "deleted" not in result.stdout.splitlines()[2]
+    assert result.stderr.endswith("topic 7 was deleted: the group forgets it when a member joins\n")
+    assert [each["is_deleted"] for each in run.json("group", "lag", "g")] == [True, False]
+
+
 def test_where_a_group_is_reset_to(client: Client, run: Pdctl, tmp_path: Path) -> None:
     """Words, times, checkpoints and cuts are the client's; topics by their full names."""
     file = tmp_path / "cut.json"

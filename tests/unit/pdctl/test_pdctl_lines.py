@@ -38,11 +38,11 @@ async def _all(source: BinaryIO) -> list[bytes]:
     return [line async for lines in lines_of(source) for line in lines]
 
 
-@given(_LINES, st.booleans(), st.lists(st.integers(1, 7), min_size=1))
-def test_cuts_do_not_matter(lines: list[bytes], ended: bool, sizes: list[int]) -> None:
-    """However the bytes come, the lines are those that were written, with at most one carriage return taken off each."""
+@given(_LINES, st.booleans(), st.lists(st.integers(1, 7), min_size=1), st.booleans())
+def test_cuts_do_not_matter(lines: list[bytes], ended: bool, sizes: list[int], crlf: bool) -> None:
+    """However the bytes come, the lines are those that were written; with `crlf` one carriage return is taken off each."""
     data = b"\n".join(lines) + (b"\n" if ended and lines else b"")
-    splitter, found, position, turn = LineSplitter(), [], 0, 0
+    splitter, found, position, turn = LineSplitter(crlf=crlf), [], 0, 0
     while position < len(data):
         size = sizes[turn % len(sizes)]
         found += splitter.feed(data[position : position + size])
@@ -51,13 +51,13 @@ def test_cuts_do_not_matter(lines: list[bytes], ended: bool, sizes: list[int]) -
     wanted = data.split(b"\n")
     if not wanted[-1]:
         wanted.pop()  # what follows the last line end is no line
-    assert found == [line.removesuffix(b"\r") for line in wanted]
+    assert found == ([line.removesuffix(b"\r") for line in wanted] if crlf else wanted)
     assert splitter.count == len(found)
 
 
 def test_empty_lines_are_records() -> None:
     """An empty line counts; the end of the input after a line end does not."""
-    splitter = LineSplitter()
+    splitter = LineSplitter(crlf=True)
     assert splitter.feed(b"\n\r\n\n") == [b"", b"", b""]
     assert splitter.close() == []
 
@@ -65,8 +65,15 @@ def test_empty_lines_are_records() -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
 def test_line_at_the_limit(end: bytes) -> None:
     """A line of exactly the limit passes, whatever ends it."""
-    splitter = LineSplitter(line_bytes_max=10)
+    splitter = LineSplitter(line_bytes_max=10, crlf=True)
     assert splitter.feed(b"x" * 10 + end) + splitter.close() == [b"x" * 10]
+
+
+def test_a_carriage_return_counts_where_it_is_kept() -> None:
+    """It is a byte of the record."""
+    assert LineSplitter(line_bytes_max=10).feed(b"x" * 9 + b"\r\n") == [b"x" * 9 + b"\r"]
+    with pytest.raises(RecordTooLarge, match="line 1 is over 10 bytes"):
+        LineSplitter(line_bytes_max=10).feed(b"x" * 10 + b"\r\n")
 
 
 def test_line_over_the_limit() -> None:

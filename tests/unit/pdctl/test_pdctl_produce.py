@@ -77,6 +77,13 @@ def test_lines_go_out_with_keys_headers_and_shard(client: FakeClient, run: Pdctl
     assert run("topic", "produce", "t", input=b"").stdout == "nothing to produce\n"
 
 
+def test_a_carriage_return_is_kept_unless_it_is_said_to_end_lines(client: FakeClient, run: Pdctl) -> None:
+    """As `stream append` does."""
+    run("topic", "produce", "t", input=b"v\r\n")
+    run("topic", "produce", "t", "--crlf", input=b"v\r\n")
+    assert [value for each in client.producers for _, value, _, _ in each.sent] == [b"v\r", b"v"]
+
+
 def test_a_bad_line_keeps_those_before_it(client: FakeClient, run: Pdctl) -> None:
     """It is named; what was sent before it is acked, nothing behind it is sent."""
     message = run.fails(2, "topic", "produce", "t", "--key-separator", ":", input=b"a:1\nb:2\nnone\nc:3\n")

@@ -173,6 +173,22 @@ def test_keys_and_bytes_in(memory: FakeCluster) -> None:
     assert "appended 1 record from" in pdctl("stream", "append", "whole", "x").stdout
 
 
+def test_an_import_keeps_every_byte(memory: FakeCluster) -> None:
+    """A carriage return before the end of a line is part of the value, unless it is said to be part of the line's end."""
+    lines = b"one\r\ntwo\n\r\nlast\r"
+    for stream, options, found in (
+        ("kept", (), [b"one\r", b"two", b"\r", b"last\r"]),
+        ("taken-off", ("--crlf",), [b"one", b"two", b"", b"last"]),
+    ):
+        _fill(memory, stream, [])
+        result = pdctl("stream", "append", stream, *options, given=lines)
+        assert result.exit_code == 0, result
+        assert [value for _, value, _, _ in _read(memory, stream)] == found
+    assert pdctl("stream", "read", "kept").stdout_bytes == lines + b"\n"
+    result = pdctl("stream", "append", "kept", "--crlf", "--format", "raw", given=lines)
+    assert result.exit_code == 2 and "--crlf is for lines" in result.stderr
+
+
 def test_a_bad_line_is_named_and_those_before_it_are_appended(memory: FakeCluster) -> None:
     """Its number, and what is acked."""
     _fill(memory, "some", [])

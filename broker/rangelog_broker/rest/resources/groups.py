@@ -109,6 +109,7 @@ class LagAnswer(AnswerBody):
     end_offset: int = Field(description="One past the last acked record.", examples=[300])
     records: int = Field(description="Records that are not committed.", examples=[50])
     seconds: float = Field(description="The age of the oldest of them; 0 without one.", examples=[1.5])
+    is_deleted: bool = Field(description="Whether the topic was deleted: nothing of it can be read.", examples=[False])
 
 
 class GroupLag(AnswerBody):

@@ -62,7 +62,7 @@ async def _run(directory: Path, outcome: HealingOutcome) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    tier_url = f"file://{directory / 'bucket'}"
+    tier_url = (directory / "bucket").absolute().as_uri()
     with DemoProgress() as progress:
         load = await _play(directory, tier_url, progress, outcome)
         outcome.problems += load.problems

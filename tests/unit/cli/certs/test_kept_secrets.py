@@ -317,6 +317,15 @@ def test_an_api_server_that_is_none(job: Job, monkeypatch: pytest.MonkeyPatch) -
     assert "this command runs in a pod" in job.fails()
 
 
+def test_a_name_is_one_part_of_the_path(job: Job) -> None:
+    """Whatever is in it: it names no other thing of the API server."""
+    secrets = kubernetes_api.KubernetesSecrets("127.0.0.1", job.api.port, job.api.account)
+    for name in ("../configmaps/x", "x?y", "a/b"):
+        with pytest.raises(kubernetes_api.AccessDenied):  # a Secret that nobody has a right on, and no other path
+            secrets.read(name)
+    assert [asked for _, asked, _ in job.api.calls] == ["..%2Fconfigmaps%2Fx", "x%3Fy", "a%2Fb"]
+
+
 def test_silence_has_a_time_limit(job: Job) -> None:
     """The answer to a write that was not heard is unknown: the next run reads first."""
     silent = kubernetes_api.KubernetesSecrets("127.0.0.1", job.api.port, job.api.account, timeout_s=0.2)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rangelog.tier.opening import store_location
 from rangelog_cli.local.command import Keeper, banner, describe_exit, left_out_line
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
@@ -234,3 +235,10 @@ def test_exit_in_words() -> None:
     """Signals are named."""
     assert describe_exit(-15) == "was ended by SIGTERM"
     assert describe_exit(3) == "ended with exit code 3"
+
+
+@pytest.mark.parametrize("name", ["plain", "100%41", "a#b", "what?", "two words", "é"])
+def test_the_tier_is_in_the_directory_whatever_its_name(tmp_path: Path, name: str) -> None:
+    """Its URL has the directory's name quoted: what reads it finds that directory, and not another one."""
+    with Cluster.open(tmp_path / name, pds=1, range_servers=1) as cluster:
+        assert store_location(cluster.plan.tier_url) == str(tmp_path / name / "tier")

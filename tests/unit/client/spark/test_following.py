@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rangelog import Client, Cut, errors
-from rangelog.spark.following import find_ends, find_start, go_on, plan_batch
+from rangelog.spark.following import begin_later, find_ends, find_start, go_on, plan_batch
 from rangelog.spark.stream_options import StreamOptions, parse_stream_options
+from rangelog.spark.stream_source import RangelogStreamReader
 from rangelog.testing import FakeCluster
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -117,3 +121,65 @@ async def test_a_stream_of_a_pattern_that_is_deleted(client: Client) -> None:
     assert [(each.name, each.start, each.end) for each in await plan_batch(client, lenient, planned, anew)] == [
         ("p-a", 0, 2)
     ]
+
+
+async def test_a_query_of_which_nothing_was_read_begins_at_what_is_there(client: Client) -> None:
+    """Retention passed its start before the first micro-batch: "earliest" moves, a given offset does not."""
+    await fill(client, "a", 10)
+    await client.seal_stream("a")
+    topic = await client.topics.create("t", shards=1)
+    async with client.producer("t") as producer:
+        for number in range(4):
+            await producer.send(b"%d" % number)
+    of_stream, of_topic = (
+        options(**{kind: name}, startingOffsets="earliest") for kind, name in (("stream", "a"), ("topic", "t"))
+    )
+    given = options(stream="a", startingOffsets="0")
+    begun, begun_at_0, begun_in_topic = [await find_start(client, each) for each in (of_stream, given, of_topic)]
+    await client.topics.scale("t", [0], 1)
+    await client.trim_stream("a", 6)
+    await client.topics.truncate("t", Cut(topic.topic_id, {0: 3}))
+
+    async def truncated() -> bool:
+        return (await client.topics.cut("t", "head")).offsets == {0: 3}
+
+    await until(truncated, "the topic is not truncated")
+    ends = await find_ends(client, of_stream, needs_heads=True)
+    later = begin_later(of_stream, begun, ends)
+    reached = go_on(of_stream, later, ends, None)
+    assert [(each.start, each.end) for each in await plan_batch(client, of_stream, later, reached)] == [(6, 10)]
+    assert (later.streams["a"].offset, reached.skipped) == (6, 0)
+    with pytest.raises(errors.OffsetTrimmed):
+        go_on(of_stream, begun, ends, None)
+    assert begin_later(given, begun_at_0, ends) == begun_at_0
+    ends = await find_ends(client, of_topic, needs_heads=True)
+    assert begin_later(of_topic, begun_in_topic, ends).topics["default/t"].offsets == {0: 3}
+
+
+async def test_the_first_micro_batch_of_a_query(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark asks: where it begins, how far it goes, what it reads, while retention goes on. Later batches tell a loss."""
+    await fill(client, "a", 10)
+    await client.seal_stream("a")
+    reader = RangelogStreamReader(options(stream="a", startingOffsets="earliest"))
+    monkeypatch.setattr(reader, "_run", lambda work: asyncio.run_coroutine_threadsafe(work(client), loop).result())
+    loop = asyncio.get_running_loop()
+
+    def ask() -> tuple[dict[str, Any], dict[str, Any]]:
+        start = reader.initialOffset()
+        trim(2)
+        reached = reader.latestOffset(start, ReadAllAvailable())
+        trim(4)
+        assert [(each.start, each.end) for each in reader.partitions(start, reached)] == [(4, 10)]
+        return start, reached
+
+    def trim(offset: int) -> None:
+        asyncio.run_coroutine_threadsafe(client.trim_stream("a", offset), loop).result()
+
+    _, reached = await asyncio.to_thread(ask)
+    async with client.writer("a") as writer:
+        await writer.append(b"x")
+        await writer.append(b"y")
+    await client.seal_stream("a")
+    await client.trim_stream("a", 11)
+    with pytest.raises(errors.OffsetTrimmed, match="trimmed before they were read"):
+        await asyncio.to_thread(reader.latestOffset, reached, ReadAllAvailable())
