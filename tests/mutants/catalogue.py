@@ -299,7 +299,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ".between(snapshot.start.offsets, (await client.topics.cut_in(known, 'tail')).offsets)"),
     # ---- groups, and readers of topics
     Mutant("group-stale-commit", "a commit counts, whoever has the shard by now", (
-        Edit("rangelog_broker.groups.machine", "                group.hear(message.commit.member, now_ms)\n", ""),
+        Edit("rangelog_broker.groups.machine", "                self._hear(group, message.commit, now_ms)\n", ""),
         Edit(_GROUP, "        if not self._has(member, key, position.since):\n"
              "            return group_pb2.GROUP_REFUSAL_NOT_ASSIGNED\n", "")), 17, 48),
     _topic("group-position-back", "of two commits the one that comes last counts", _GROUP,
@@ -357,8 +357,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "found[shard_id] = min(offset, other[shard_id])", "found[shard_id] = max(offset, other[shard_id])",
            first_seed=137, every=_LOSES),
     _topic("topic-one-group", "a topic keeps what one of its groups has to read, whatever the others have",
-           "rangelog_pd.reconcile.retention_policy",
-           "cut if earliest is None else earlier_of(state, topic.topic_id, earliest, cut)", "cut", first_seed=137,
+           "rangelog_pd.state.retention",
+           "cut if earliest is None else earlier_of(state, topic_id, earliest, cut)", "cut", first_seed=137,
            every=_LOSES),
     _topic("topic-truncated-beyond", "a truncation trims a shard up to what is sealed of it", "rangelog_pd.state.topic_work",
            "        trim(state, stream, each.offset)\n", "        trim(state, stream, stream.next_offset)\n", first_seed=89,
@@ -416,7 +416,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _topic("group-staged-handed-out", "a shard is handed out while a position of it is staged", _GROUP,
            " and key not in undecided]", "]", first_seed=65, every=96),
     _topic("group-ended-is-consumed", "a shard that has ended counts as consumed", "rangelog_broker.groups.consumed_cut",
-           "    return min(shard.position, facts.end_offset) if facts.ended", "    return facts.end_offset if facts.ended",
+           "    return min(position, facts.end_offset) if facts.ended", "    return facts.end_offset if facts.ended",
            first_seed=137, every=_LOSES),
     # ---- watermarks
     _topic("watermark-of-the-fastest", "the lower time is that of the fastest producer", _TIMES,

@@ -66,7 +66,7 @@ RIGHTS: tuple[Mutant, ...] = (
          "            if now_s < failed[0]:\n", "            if now_s < failed[0]:\n"
          "                return Grant(verbs_of([1, 2, 3, 4, 5]), key[1], key[2])\n            if False:\n", _GUARDED),
     rare("rights-stream-ignored", "the right on one stream opens all those of the connection", _GATE,
-         "        return self._principal, kind, \"\", number\n", "        return self._principal, kind, \"\", 1\n", _GUARDED),
+         "else (self._principal, kind, \"\", which)\n", "else (self._principal, kind, \"\", 1)\n", _GUARDED),
     rare("rights-open-before-they-are-known", "a broker that has just started serves everybody", _GUARD,
          "        self.grants.heard(UNKNOWN)\n", "        pass\n", _GUARDED),
     rare("rights-known-for-ever", "a stream that a connection has written to stays its own after a revocation", _GATE,
