@@ -12,6 +12,7 @@ import math
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 from rangelog_core.errors import InvalidArgument
@@ -29,11 +30,11 @@ class ArgumentCheck(NamedTuple):
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _INT_MAX
+    return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= value <= _INT_MAX
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _all(of: Callable[[Any], bool]) -> Callable[[Any], bool]:
