@@ -30,7 +30,7 @@ class ArgumentCheck(NamedTuple):
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= value <= _INT_MAX
+    return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) <= _INT_MAX
 
 
 def _is_number(value: Any) -> bool:
