@@ -67,10 +67,12 @@ class _Lanes(LoadFileScheduling):
 
 @pytest.fixture(scope="session")
 def forked_members(_nothing_is_left_running: None) -> Iterator[None]:
-    """Members of clusters begin by a fork, as tests/support/forked.py says."""
+    """Members of clusters, and range servers without one, begin by a fork, as tests/support/forked.py says."""
     from rangelog_cli.local import process
+    from rangelog_server import testing
     from tests.support import forked
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "spawn", forked.spawn)
+        patch.setattr(testing, "popen", forked.spawn)
         yield

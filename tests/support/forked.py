@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rangelog_cli.local import process as supervising
-from rangelog_cli.local.lifeline import LIFELINE_ENV
+from rangelog_cli.local.lifeline import LIFELINE_ENV, lifeline_fd
 
 ROLES = ("pd", "range-server", "broker", "local")
 LOADED = ["tests.support.forked_modules"]
@@ -102,6 +102,15 @@ class Forked:
         """Return the same."""
         return self.returncode
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises subprocess.TimeoutExpired."""
         wait([self._process.sentinel], timeout)
@@ -143,7 +152,7 @@ def run_pdctl(
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait()
             raise
         for each in files:  # the process moved the positions, which are its and ours
@@ -221,8 +230,8 @@ def spawn(command: Sequence[str], **options: Any) -> Any:
     is_member = list(command[:3]) == [sys.executable, "-m", "rangelog_cli"] and command[3] in ROLES
     if not is_member or any(name.startswith(AT_START) for name in changed):
         return subprocess.Popen(command, **options)
-    (lifeline,) = options["pass_fds"]
-    return ForkedMember(command[3:], env, options["stdout"], lifeline)
+    (lifeline,) = options.get("pass_fds") or (lifeline_fd(),)
+    return ForkedMember(command[3:], env, options.get("stdout") or options["stderr"], lifeline)
 
 
 def stop() -> None:
