@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-MOVING = TopicConfig(stream=StreamConfig(range_size_bytes_max=128 * 1024, hot_retention_seconds=1))
+MOVING = TopicConfig(stream=StreamConfig(range_size_bytes_max=64 * 1024, hot_retention_seconds=1))
 """Ranges are full soon, and their hot copies go soon."""
-ROUND = 6_000
+ROUND = 3_000
 FLUSHED_EVERY = 100
 
 Row = tuple[int, int, int, bytes | None, bytes, dict[str, bytes]]
@@ -170,8 +170,8 @@ def test_partitions_are_in_order(read: Callable[..., DataFrame], scaled: Produce
     """One for each range of each shard, or for a part of one; rows by offset, and a shard behind those that precede it."""
     frame = read("scaled")
     assert frame.rdd.getNumPartitions() == len(scaled.hot_dropped())
-    parts = read("scaled", records_per_partition=500).select("shard", "offset").rdd.glom().collect()
-    assert max(map(len, parts)) <= 500
+    parts = read("scaled", records_per_partition=250).select("shard", "offset").rdd.glom().collect()
+    assert max(map(len, parts)) <= 250
     for part in parts:
         (shard,) = {row.shard for row in part}
         first = part[0].offset
