@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ HASTY_SETTINGS = {
 }
 SETTINGS = HASTY_SETTINGS | CALM
 WARM = Path(__file__).with_name("warm")
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK = {
     "spark.driver.memory": "1g",
@@ -51,7 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Iterator[None]:
     """What the processes of Spark inherit, those of drivers that tests start as well: they start fast."""
-    with pytest.MonkeyPatch.context() as patch:
+    from tests.support import forked, forked_spark
+
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        if forked.load_also(forked_spark.LOADED):
+            program = str(stack.enter_context(forked_spark.spark_python()))
+            for name in PYTHONS:
+                patch.setenv(name, program)
         patch.delenv("RANGELOG_PD", raising=False)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(WARM), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RANGELOG_TEST_BYTECODE", str(tmp_path_factory.mktemp("bytecode")))
@@ -64,7 +72,9 @@ def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Ite
 def slow_environment() -> dict[str, str]:
     """The environment without what `quick` adds, as a user's is."""
     kept = {
-        name: value for name, value in os.environ.items() if name not in ("RANGELOG_TEST_BYTECODE", "SPARK_SUBMIT_OPTS")
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*PYTHONS, "RANGELOG_TEST_BYTECODE", "SPARK_SUBMIT_OPTS")
     }
     kept["PYTHONPATH"] = kept["PYTHONPATH"].removeprefix(str(WARM) + os.pathsep)
     return kept

@@ -115,6 +115,11 @@ class Forked:
         with _LOCK:
             return self._process.exitcode
 
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that is readable once it has ended."""
+        return self._process.sentinel
+
     def poll(self) -> int | None:
         """Return the same."""
         return self.returncode
@@ -279,6 +284,14 @@ def spawn(command: Sequence[str], **options: Any) -> Any:
         return subprocess.Popen(command, **options)
     (lifeline,) = options.get("pass_fds") or (lifeline_fd(),)
     return ForkedMember(command[3:], env, options.get("stdout") or options["stderr"], lifeline)
+
+
+def load_also(module: str) -> bool:
+    """Have the process that forks load one more module; return whether it is still to begin, so that it will."""
+    if multiprocessing.forkserver._forkserver._forkserver_pid is not None:  # type: ignore[attr-defined]
+        return False
+    _CONTEXT.set_forkserver_preload([*LOADED, module])
+    return True
 
 
 def stop() -> None:
