@@ -1,7 +1,11 @@
-"""What Spark's Python processes import, loaded once by the process that forks them."""
+"""What Spark's Python processes import, loaded once by the process that forks them.
+
+A worker collects garbage after each task: what is loaded here is no part of that.
+"""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import threading
 
@@ -27,3 +31,5 @@ for name in (
     importlib.import_module(name)
 
 assert threading.active_count() == 1, "a module began a thread: it would be lost in each fork"
+gc.collect()
+gc.freeze()
