@@ -18,7 +18,7 @@ from xdist.scheduler import LoadFileScheduling
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-pytest_plugins = ["tests.support.left_running", "tests.support.second_try"]
+pytest_plugins = ["tests.support.cluster_starts", "tests.support.left_running", "tests.support.second_try"]
 
 COUNTS_FILE = os.environ.pop("PYTEST_COUNTS_FILE", None)
 """tools/run_stages.py adds up what is written there; a pytest that a test starts does not count."""
@@ -67,10 +67,12 @@ class _Lanes(LoadFileScheduling):
 
 @pytest.fixture(scope="session")
 def forked_members(_nothing_is_left_running: None) -> Iterator[None]:
-    """Members of clusters begin by a fork, as tests/support/forked.py says."""
+    """Members of clusters, and range servers without one, begin by a fork, as tests/support/forked.py says."""
     from rangelog_cli.local import process
-    from tests.support import forked
+    from rangelog_server import testing
+    from tests.support import cluster_starts, forked
 
-    with pytest.MonkeyPatch.context() as patch:
+    with cluster_starts.counted(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "spawn", forked.spawn)
+        patch.setattr(testing, "popen", forked.spawn)
         yield

@@ -20,6 +20,8 @@ from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 
 START_TIMEOUT_S = 20.0
+popen = subprocess.Popen
+"""How a process begins."""
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
@@ -59,7 +61,7 @@ class ServerProcess:
         command += ["--segment-size-bytes", str(16 * 1024 * 1024), *self.arguments]
         log = (self.home.parent / f"{self.name}.log").open("ab")
         with log:
-            self.process = subprocess.Popen(command, stderr=log, env=os.environ | self.env)
+            self.process = popen(command, stderr=log, env=os.environ | self.env)
         return self.process
 
     def start(self) -> ServerProcess:

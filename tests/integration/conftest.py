@@ -17,6 +17,7 @@ from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
 from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
+from tests.support.cluster_starts import count
 from tests.support.waiting import eventually
 
 HASTY_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
@@ -121,6 +122,7 @@ class Local:
             env["PYTHONHASHSEED"] = "0"  # no fork has it
         self.process = Process("local", arguments, log_path=output, env=env)
         self._shown = output.stat().st_size if output.exists() else 0
+        count()
         self.process.start()
 
     def printed(self) -> str:

@@ -1,4 +1,7 @@
-"""The programs of examples/ as a user starts them, on one cluster, each twice: the second run finds what the first one left."""
+"""The programs of examples/ as a user starts them, on one cluster, each twice: the second run finds what the first one left.
+
+Those that end begin by a fork (`tests/support/forked.py`).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from rangelog import StreamConfig
 from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import running
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.forked import run_script
 from tests.support.waiting import until_arrived
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -39,10 +43,9 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 
 def run(cluster: Cluster, name: str, *arguments: str) -> str:
     """Start a program, and return what it printed; it must succeed and complain of nothing."""
-    command = [sys.executable, str(EXAMPLES / name), *arguments, "--pd", cluster.connect_string]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout
+    done = run_script(EXAMPLES / name, [*arguments, "--pd", cluster.connect_string], timeout=TIMEOUT_S)
+    assert (done.returncode, done.stderr) == (0, b""), done
+    return done.stdout.decode()
 
 
 async def read_topic(cluster: Cluster, topic: str) -> list[bytes]:

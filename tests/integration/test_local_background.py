@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.local.background import find_running
-from tests.support.forked import run_pdctl
+from tests.support.forked import run_pdctl, run_rangelog
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -28,8 +28,9 @@ def command(tmp_path: Path) -> Iterator[Command]:
     env = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
 
     def run(module: str, *arguments: str, code: int = 0, given: str = "") -> subprocess.CompletedProcess[str]:
-        if module == "pdctl":
-            ran = run_pdctl(arguments, env=env, given=given.encode(), directory=tmp_path)
+        if "--detach" not in arguments:  # that one begins as users begin it, and so does the cluster
+            forked = run_pdctl if module == "pdctl" else run_rangelog
+            ran = forked(arguments, env=env, given=given.encode(), directory=tmp_path)
             done = subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
         else:
             done = subprocess.run(

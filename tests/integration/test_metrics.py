@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection
@@ -18,6 +16,7 @@ from rangelog_cli.local.health import leader, wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import Unavailable
+from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -126,12 +125,8 @@ async def test_every_process_is_scraped(watched: Watched) -> None:
         assert 0 < each["rangelog_server_log_commit_duration_seconds_count"] <= flushes
         assert each["rangelog_server_log_write_duration_seconds_bucket le=+Inf"] > 0
         assert each["rangelog_server_registered"] == 1
-    shown = subprocess.run(
-        [sys.executable, "-m", "pdctl", "--pd", watched.cluster.connect_string, "top", "--once", "-o", "json"],
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
+    shown = Pdctl(watched.cluster)("top", "--once", "-o", "json")
+    assert shown.returncode == 0, shown
     top = json.loads(shown.stdout)
     assert [each["name"] for each in top] == ["rs1", "rs2", "rs3"] and not any(each["problem"] for each in top)
     assert all(each["appends_per_s"] >= 0 and each["replicas"] > 0 for each in top)

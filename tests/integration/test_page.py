@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPSConnection
@@ -31,6 +30,7 @@ from rangelog_page.cluster_views import LOAD_NEEDS
 from rangelog_page.page_query import PageQuery
 from rangelog_page.sections import SECTIONS
 from tests.integration.conftest import TEST_SETTINGS
+from tests.support.forked import run_pdctl, run_rangelog
 from tests.support.leader import leader_of
 from tests.support.page_cluster import fill
 from tests.support.waiting import eventually
@@ -204,18 +204,8 @@ def test_too_many_connections(paged: tuple[Cluster, list[str]]) -> None:
 
 
 def _status(cluster: Cluster) -> Any:
-    command = [
-        sys.executable,
-        "-m",
-        "pdctl",
-        "--pd",
-        cluster.plan.pds[1].api_address,
-        "cluster",
-        "status",
-        "-o",
-        "json",
-    ]
-    return json.loads(subprocess.run(command, capture_output=True, timeout=30, check=False).stdout)
+    arguments = ["--pd", cluster.plan.pds[1].api_address, "cluster", "status", "-o", "json"]
+    return json.loads(run_pdctl(arguments, env=os.environ, timeout=30).stdout)
 
 
 def test_certificates_and_a_token(tmp_path: Path) -> None:
@@ -271,19 +261,22 @@ def test_certificates_and_a_token(tmp_path: Path) -> None:
 )
 def test_bad_settings(tmp_path: Path, options: list[str], said: str) -> None:
     """One line says what to do, and nothing is served."""
-    command = [sys.executable, "-m", "rangelog_cli", "pd", "--name", "pd1", "--data-dir", str(tmp_path / "pd1")]
-    command += ["--member", "pd1=127.0.0.1:1@127.0.0.1:0", *options]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode != 0 and said in found.stderr and "Traceback" not in found.stderr
+    code, stderr = _ended(tmp_path, "--member", "pd1=127.0.0.1:1@127.0.0.1:0", *options)
+    assert code != 0 and said in stderr and "Traceback" not in stderr
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     """The placement driver ends with what to do, instead of running without its page."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        command = [sys.executable, "-m", "rangelog_cli", "pd", "--name", "pd1", "--data-dir", str(tmp_path / "pd1")]
         raft, api = free_ports(2)
-        command += ["--member", f"pd1=127.0.0.1:{raft}@127.0.0.1:{api}", "--page-listen", listen]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode == 1 and f"cannot serve the page on {listen}" in found.stderr
-    assert "choose another page_listen" in found.stderr and "Traceback" not in found.stderr
+        code, stderr = _ended(tmp_path, "--member", f"pd1=127.0.0.1:{raft}@127.0.0.1:{api}", "--page-listen", listen)
+    assert code == 1 and f"cannot serve the page on {listen}" in stderr
+    assert "choose another page_listen" in stderr and "Traceback" not in stderr
+
+
+def _ended(directory: Path, *options: str) -> tuple[int, str]:
+    """Run a placement driver that ends by itself; return its exit code, and what it said."""
+    arguments = ["pd", "--name", "pd1", "--data-dir", str(directory / "pd1"), *options]
+    found = run_rangelog(arguments, env=os.environ)
+    return found.returncode, found.stderr.decode()

@@ -7,6 +7,7 @@ import json
 import lzma
 import tarfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 
 import rangelog
 from rangelog import errors
+from rangelog_cli.local.plan import read_plan, with_ports, write_plan
 from rangelog_cli.local.processes import Cluster
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from tests.integration.helpers.pd_group import wait_for_version
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.integration.helpers.previous_program import FOLDER
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -27,13 +30,22 @@ TOLD: dict[str, Any] = json.loads((FOLDER / "data.json").read_text())
 
 @pytest.fixture
 def earlier(tmp_path: Path, cluster_factory: Any) -> Cluster:
-    """A running cluster of the present program on a copy of the data."""
+    """A running cluster of the present program on a copy of the data.
+
+    Its ports are its own. Where the brokers of before were, another test may listen: the cluster is handed out once it
+    knows where they are now.
+    """
     directory = tmp_path / "earlier"
     with tarfile.open(fileobj=io.BytesIO(lzma.decompress((FOLDER / "data.tar.xz").read_bytes()))) as archive:
         archive.extractall(directory, filter="data")
-    plan = directory / "cluster.json"
-    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"tier_url": f"file://{directory / 'tier'}"}))
+    plan = read_plan(directory)
+    assert plan is not None
+    write_plan(directory, replace(with_ports(plan, 0), tier_url=f"file://{directory / 'tier'}"))
     cluster: Cluster = cluster_factory("earlier")
+    pdctl, here = Pdctl(cluster), {each.name: f"{each.host}:{each.port}" for each in cluster.plan.brokers}
+    eventually(
+        lambda: {each["name"]: each["address"] for each in pdctl.json("broker", "list")} == here, "an old address"
+    )
     return cluster
 
 

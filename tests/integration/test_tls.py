@@ -7,8 +7,6 @@ import json
 import os
 import socket
 import ssl
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +23,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.principals import Principal, Role
 from tests.security.matrix import ROLES_OF_PORTS, Target, check, knock, targets_of
 from tests.support.certificates import TestCertificates
+from tests.support.forked import run_pdctl
 from tests.support.leader import leader_of
 from tests.support.waiting import eventually, until
 
@@ -77,13 +76,11 @@ async def test_everything_works_with_tls(cluster_factory: ClusterFactory, monkey
     async with await rangelog.connect(cluster.connect_string) as client:
         assert (await client.describe_stream("kept")).name == "kept"
 
-    pdctl = [sys.executable, "-m", "pdctl", "--pd", cluster.connect_string]
-    listed = subprocess.run(
-        [*pdctl, "server", "list", "-o", "json"], env=_environment(cluster.tls), capture_output=True
-    )
+    pd = ["--pd", cluster.connect_string]
+    listed = run_pdctl([*pd, "server", "list", "-o", "json"], env=_environment(cluster.tls))
     assert listed.returncode == 0, listed.stderr
     assert len(json.loads(listed.stdout)) == 4
-    refused = subprocess.run([*pdctl, "task", "list"], env=_environment(cluster.client_tls), capture_output=True)
+    refused = run_pdctl([*pd, "task", "list"], env=_environment(cluster.client_tls))
     assert refused.returncode == 1, refused
     assert b"client:local may not use" in refused.stderr and b"take a certificate of role admin" in refused.stderr
 

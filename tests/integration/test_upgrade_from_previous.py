@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(700)]
 RELEASES = ("previous", "present")
 PAIRS = (("write", "read", "stream"), ("produce", "consume", "topic"), ("produce", "commit", "topic"))
 """The group's journal has brokers of both releases as its owners, in turn."""
-ROLL_BYTES = 256 * 1024
+ROLL_BYTES = 128 * 1024
 GAP_S_MAX = 10.0
 """Without an ack of one writer, on a machine with little to spare. A stopped range server costs a seal; a placement driver an
 election; a broker the move of its shards."""
@@ -70,12 +70,13 @@ class Client:
         script = Path(__file__).parent / "helpers" / "upgrade_client.py"
         arguments = [str(script), role, pd, name, str(self.output)]
         self.process = Process(f"{release}-{role}", arguments, log_path=directory / f"{release}-{role}.log", env=env)
+        self._log = Log()
+        self._parsed_bytes = 0
 
     def log(self) -> Log:
-        """What it wrote up to now."""
-        found = Log()
-        text = self.output.read_text() if self.output.exists() else ""
-        for line in text[: text.rfind("\n") + 1].splitlines():
+        """What it wrote up to now; each line is parsed once."""
+        found = self._log
+        for line in self._new_lines():
             what, time_s, shard, offset, rest = line.split(" ", 4)
             if what == "began":
                 found.program = rest
@@ -88,6 +89,15 @@ class Client:
                 found.acked[int(shard), int(offset)] = int(rest)
                 found.acked_s.append(float(time_s))
         return found
+
+    def _new_lines(self) -> list[str]:
+        if not self.output.exists():
+            return []
+        with self.output.open("rb") as file:
+            file.seek(self._parsed_bytes)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._parsed_bytes += len(whole) + len(newline)
+        return whole.decode().splitlines()
 
 
 class Clients:

@@ -7,9 +7,9 @@ What is not the refusal of a right counts as admitted: requests are such that no
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
@@ -43,6 +43,7 @@ from rangelog_proto.v1 import (
 )
 from tests.security.matrix import TIMEOUT_S, Outcome
 from tests.support.certificates import TestCertificates
+from tests.support.forked import run_pdctl
 
 VERBS = ("append", "read", "seal", "trim", "admin")
 STREAM, TOPIC, GROUP, TRANSACTION = "sec-a", "secns/sec-t", "sec-g", "sec-x"
@@ -277,8 +278,7 @@ def pdctl(cluster: Cluster, *arguments: str, tls: TlsConfig | None = None) -> su
     """Run pdctl, as the administrator unless it is given another certificate."""
     files = asdict(tls or cluster.tls)  # type: ignore[arg-type, type-var]
     options = [part for key in ("ca", "cert", "key") for part in (f"--{key}", files[key])]
-    command = [sys.executable, "-m", "pdctl", "--pd", cluster.connect_string, *options, *arguments]
-    return subprocess.run(command, capture_output=True, timeout=60, check=False)
+    return run_pdctl(["--pd", cluster.connect_string, *options, *arguments], env=os.environ)
 
 
 async def prepare(cluster: Cluster) -> Places:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ HASTY_SETTINGS = {
 }
 SETTINGS = HASTY_SETTINGS | CALM
 WARM = Path(__file__).with_name("warm")
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK = {
     "spark.driver.memory": "1g",
@@ -51,7 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Iterator[None]:
     """What the processes of Spark inherit, those of drivers that tests start as well: they start fast."""
-    with pytest.MonkeyPatch.context() as patch:
+    from tests.support import forked, forked_spark
+
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        if forked.load_also(forked_spark.LOADED):
+            program = str(stack.enter_context(forked_spark.spark_python()))
+            for name in PYTHONS:
+                patch.setenv(name, program)
         patch.delenv("RANGELOG_PD", raising=False)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(WARM), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RANGELOG_TEST_BYTECODE", str(tmp_path_factory.mktemp("bytecode")))
@@ -64,7 +72,9 @@ def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Ite
 def slow_environment() -> dict[str, str]:
     """The environment without what `quick` adds, as a user's is."""
     kept = {
-        name: value for name, value in os.environ.items() if name not in ("RANGELOG_TEST_BYTECODE", "SPARK_SUBMIT_OPTS")
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*PYTHONS, "RANGELOG_TEST_BYTECODE", "SPARK_SUBMIT_OPTS")
     }
     kept["PYTHONPATH"] = kept["PYTHONPATH"].removeprefix(str(WARM) + os.pathsep)
     return kept
@@ -96,15 +106,19 @@ def client(spark: SparkSession, cluster: Cluster) -> Iterator[rangelog.sync.Clie
         yield connected
 
 
+Row = tuple[int, int, bytes | None, bytes, dict[str, bytes]]
+"""Offset, ms, key, value, headers."""
+
+
 @dataclass(frozen=True)
 class Filled:
     """A stream and what is in it, as Spark should show it."""
 
     name: str
-    rows: list[tuple[int, int, bytes | None, bytes, dict[str, bytes]]]
+    rows: list[Row]
 
 
-def row(number: int) -> tuple[int, int, bytes | None, bytes, dict[str, bytes]]:
+def row(number: int) -> Row:
     """Record `number`: offset, ms, key, value, headers; some without key, value or headers."""
     key = None if number % 5 == 0 else b"key-%d" % (number % 7)
     value = b"" if number % 11 == 0 else b"%06d" % number * (number % 4 + 1)
@@ -119,12 +133,14 @@ class Streams:
         self.client = client
 
     def fill(
-        self, name: str, count: int, *, writers: int = 1, tail: int = 0, flushed_every: int = 0, **config: object
+        self, name: str, count: int, *, writers: int = 1, tail: int = 0, flushed_every: int = 100, **config: object
     ) -> Filled:
         """Make a stream of `count` records, by so many writers one after the other: each begins a range.
 
         `tail`: one more writer appends the last records, so many: the open range has some. `flushed_every`: no batch has more
         records than this, however slow the machine is.
+
+        All of it runs on the loop of the client: a record that another thread submits costs two changes of threads.
         """
         self.client.create_stream(name, StreamConfig(**config))  # type: ignore[arg-type]
         rows = [row(number) for number in range(count)]
@@ -132,13 +148,16 @@ class Streams:
             rows[part * (count - tail) // writers : (part + 1) * (count - tail) // writers] for part in range(writers)
         ]
         for each in (*parts, *([rows[-tail:]] if tail else ())):
-            with self.client.writer(name) as writer:
-                for number, stamp, key, value, headers in each:
-                    writer.submit(value, key=key, headers=headers, timestamp=stamp)
-                    if flushed_every and not (number + 1) % flushed_every:
-                        writer.flush()
-                writer.flush()
+            self.client.run(self._append(name, each, flushed_every))
         return Filled(name, rows)
+
+    async def _append(self, name: str, rows: list[Row], flushed_every: int) -> None:
+        async with self.client.asynchronous.writer(name) as writer:
+            for number, stamp, key, value, headers in rows:
+                writer.append_nowait(value, key=key, headers=headers, timestamp=stamp)
+                if not (number + 1) % flushed_every:
+                    await writer.flush()
+            await writer.flush()
 
     def hot_dropped(self, name: str) -> list[bool]:
         """For each range, whether its hot copies are gone."""

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-COUNT = 20_000
-SMALL_RANGES = {"range_size_bytes_max": 128 * 1024}
+COUNT = 10_000
+SMALL_RANGES = {"range_size_bytes_max": 64 * 1024}
 
 
 @pytest.fixture(scope="module")
 def mixed(streams: Any) -> Any:
     """A stream of several ranges, of which some are in the object store only and the last is open."""
-    filled = streams.fill("mixed", COUNT, flushed_every=1_000, hot_retention_seconds=1, **SMALL_RANGES)
+    filled = streams.fill("mixed", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
     streams.wait_for_drops("mixed", 2)
     return filled
 
@@ -93,10 +93,10 @@ def test_one_partition_per_range(read: Any, mixed: Any, streams: Any) -> None:
     ]  # the last one may be empty: made when the one before was full
     assert len(ranges) > 3
     assert read("mixed").rdd.getNumPartitions() == len(ranges)
-    frame = read("mixed", records_per_partition=1_000)
+    frame = read("mixed", records_per_partition=500)
     sizes = [len(part) for part in frame.select("offset").rdd.glom().collect()]
-    assert COUNT // 1_000 <= len(sizes) <= COUNT // 1_000 + len(ranges)
-    assert max(sizes) <= 1_000
+    assert COUNT // 500 <= len(sizes) <= COUNT // 500 + len(ranges)
+    assert max(sizes) <= 500
     assert sum(sizes) == COUNT
 
 
@@ -121,7 +121,7 @@ def test_view_by_sql_alone(spark: SparkSession, cluster: Cluster, mixed: Any) ->
 
 def test_a_part_of_the_stream(read: Any, mixed: Any) -> None:
     """`start` and `end` cut the stream inside batches and ranges; an empty span has no rows."""
-    assert rows_of(read("mixed", start=3_333, end=17_001)) == mixed.rows[3_333:17_001]
+    assert rows_of(read("mixed", start=3_333, end=7_001)) == mixed.rows[3_333:7_001]
     assert rows_of(read("mixed", start=COUNT)) == []
     assert rows_of(read("mixed", start=100, end=100)) == []
 

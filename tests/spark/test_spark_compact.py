@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {"range_size_bytes_max": 64 * 1024, "hot_retention_secon
 
 def tiered(streams: Streams, name: str, **config: Any) -> Filled:
     """A stream of about a dozen small ranges that are in the object store only."""
-    filled = streams.fill(name, COUNT, flushed_every=500, **(SMALL | config))
+    filled = streams.fill(name, COUNT, flushed_every=20, **(SMALL | config))
     streams.client.seal_stream(name)
     streams.wait_for_drops(name, len(streams.hot_dropped(name)))
     return filled
@@ -115,14 +115,14 @@ def test_the_shards_of_a_topic(
     spark: SparkSession, client: rangelog.sync.Client, streams: Streams, run: Callable[..., tuple[int, str, str]]
 ) -> None:
     """By the topic's name; its records, in order of keys, are what they were."""
-    from rangelog import TopicConfig
+    from rangelog import AppendRecord, TopicConfig
 
     config = TopicConfig(stream=StreamConfig(**SMALL))
     client.topics.create("compact-topic", config, shards=2)
     with client.producer("compact-topic") as producer:
-        for number in range(6_000):
-            producer.submit(b"%d" % number * 12, key=b"key-%d" % (number % 7))
-        producer.flush()
+        for first in range(0, 6_000, 50):
+            numbers = range(first, first + 50)
+            producer.send_batch([AppendRecord(b"%d" % number * 12, key=b"key-%d" % (number % 7)) for number in numbers])
     end = client.topics.cut("compact-topic", "tail")
     before = [(r.key, r.value) for r in client.topic_reader("compact-topic", end=end)]
     code, out, _ = run("compact", "--topic", "compact-topic", "--target-size", "10m", "-o", "json")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ENDS_S = 120
+FLUSHED_EVERY = 20
 AT_99_SECONDS = (datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(seconds=99.5)).isoformat()
 
 
@@ -77,18 +78,30 @@ def queries(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Queries:
 
 def append(client: rangelog.sync.Client, stream: str, numbers: range) -> None:
     """Append numbered records, a second apart."""
-    with client.writer(stream) as writer:
-        for number in numbers:
-            writer.submit(b"%d" % number, key=b"key-%d" % (number % 7), timestamp=START_MS + 1_000 * number)
-        writer.flush()
+
+    async def run() -> None:
+        async with client.asynchronous.writer(stream) as writer:
+            for number in numbers:
+                writer.append_nowait(b"%d" % number, key=b"key-%d" % (number % 7), timestamp=START_MS + 1_000 * number)
+                if not number % FLUSHED_EVERY:
+                    await writer.flush()
+            await writer.flush()
+
+    client.run(run())
 
 
 def produce(client: rangelog.sync.Client, topic: str, numbers: range) -> None:
     """Send numbered records of a few keys."""
-    with client.producer(topic) as producer:
-        for number in numbers:
-            producer.submit(b"%d" % number, key=b"key-%d" % (number % 13), timestamp=START_MS + number)
-        producer.flush()
+
+    async def run() -> None:
+        async with client.asynchronous.producer(topic) as producer:
+            for number in numbers:
+                producer.send_nowait(b"%d" % number, key=b"key-%d" % (number % 13), timestamp=START_MS + number)
+                if not number % FLUSHED_EVERY:
+                    await producer.flush()
+            await producer.flush()
+
+    client.run(run())
 
 
 def numbers_of(rows: list[tuple[Any, ...]]) -> list[int]:

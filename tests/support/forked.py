@@ -4,7 +4,8 @@ What holds:
 - A forked member is what `python -m rangelog_cli pd|range-server|broker` is: a session and process group of its own, its log,
   its standard input, its environment, its lifeline, its exit code. `Popen`'s methods that the supervisor uses are there.
 - A forked pdctl is what `python -m pdctl` is: `run_pdctl` is as `subprocess.run`, and a shell finds one by `pdctl_on_path`.
-- So is `rangelog local`, whose members are forked as well.
+- So is a forked `rangelog`, which ends by itself: `run_rangelog`; and a script, `python FILE`: `run_script`.
+- A forked `rangelog local` has members that are forked as well.
 - Whatever else is started (another command, a prefix such as nsenter, a setting of the interpreter or of gRPC) has a process
   from scratch: one test of `tests/integration/test_local.py` starts `rangelog local` as users do.
 - The process that forks has one thread and has made no connection; it ends when the session does (`stop`).
@@ -16,6 +17,7 @@ import json
 import multiprocessing
 import multiprocessing.forkserver
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rangelog_cli.local import process as supervising
-from rangelog_cli.local.lifeline import LIFELINE_ENV
+from rangelog_cli.local.lifeline import LIFELINE_ENV, lifeline_fd
 
 ROLES = ("pd", "range-server", "broker", "local")
 LOADED = ["tests.support.forked_modules"]
@@ -81,6 +83,21 @@ def _pdctl(arguments: list[str], env: dict[str, str], directory: str, fds: list[
     sys.exit(main())
 
 
+def _rangelog(arguments: list[str], env: dict[str, str], directory: str, fds: list[Any]) -> None:
+    os.chdir(directory)
+    _become(fds, env, ["rangelog", *arguments])
+    from rangelog_cli.entry import main
+
+    sys.exit(main())
+
+
+def _script(arguments: list[str], env: dict[str, str], directory: str, fds: list[Any]) -> None:
+    os.chdir(directory)
+    _become(fds, env, arguments)
+    sys.path.insert(0, os.path.dirname(arguments[0]))
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
 class Forked:
     """A process as `subprocess.Popen` would show it."""
 
@@ -98,9 +115,23 @@ class Forked:
         with _LOCK:
             return self._process.exitcode
 
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that is readable once it has ended."""
+        return self._process.sentinel
+
     def poll(self) -> int | None:
         """Return the same."""
         return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises subprocess.TimeoutExpired."""
@@ -132,23 +163,53 @@ def run_pdctl(
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run pdctl to its end in a directory (the current one), its output captured. Raises subprocess.TimeoutExpired."""
+    ran = _run(_pdctl, arguments, env, given, directory, timeout)
+    ran.args.insert(0, "pdctl")
+    return ran
+
+
+def run_rangelog(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    given: bytes = b"",
+    directory: str | os.PathLike[str] = "",
+    timeout: float = 60.0,
+) -> subprocess.CompletedProcess[bytes]:
+    """As `run_pdctl`, for `rangelog`."""
+    return _run(_rangelog, arguments, env, given, directory, timeout)
+
+
+def run_script(script: Path, arguments: Sequence[str], *, timeout: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    """Run a Python file to its end, as `run_pdctl` does."""
+    return _run(_script, [str(script.resolve()), *arguments], os.environ, b"", "", timeout)
+
+
+def _run(
+    begins: Callable[..., None],
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    given: bytes,
+    directory: str | os.PathLike[str],
+    timeout: float,
+) -> subprocess.CompletedProcess[bytes]:
     with ExitStack() as closed:
         files = [closed.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         files[0].write(given)
         for each in files:
             each.seek(0)
         process = Forked(
-            _pdctl, arguments, dict(env), os.path.abspath(directory), [_Fd(each.fileno()) for each in files]
+            begins, arguments, dict(env), os.path.abspath(directory), [_Fd(each.fileno()) for each in files]
         )
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait()
             raise
         for each in files:  # the process moved the positions, which are its and ours
             each.seek(0)
-        return subprocess.CompletedProcess(["pdctl", *arguments], code, files[1].read(), files[2].read())
+        return subprocess.CompletedProcess(process.args, code, files[1].read(), files[2].read())
 
 
 _ON_PATH = """#!{python} -IS
@@ -221,8 +282,16 @@ def spawn(command: Sequence[str], **options: Any) -> Any:
     is_member = list(command[:3]) == [sys.executable, "-m", "rangelog_cli"] and command[3] in ROLES
     if not is_member or any(name.startswith(AT_START) for name in changed):
         return subprocess.Popen(command, **options)
-    (lifeline,) = options["pass_fds"]
-    return ForkedMember(command[3:], env, options["stdout"], lifeline)
+    (lifeline,) = options.get("pass_fds") or (lifeline_fd(),)
+    return ForkedMember(command[3:], env, options.get("stdout") or options["stderr"], lifeline)
+
+
+def load_also(module: str) -> bool:
+    """Have the process that forks load one more module; return whether it is still to begin, so that it will."""
+    if multiprocessing.forkserver._forkserver._forkserver_pid is not None:  # type: ignore[attr-defined]
+        return False
+    _CONTEXT.set_forkserver_preload([*LOADED, module])
+    return True
 
 
 def stop() -> None:

@@ -7,7 +7,8 @@ What holds:
 - A look that raises an `Unavailable` that is retriable does not hold yet. Any other error ends the wait at once: what a look
   asserts is a verdict.
 - The last look begins after the limit: a machine that stands still takes none away. The pause between two looks grows from a
-  millisecond to a quarter of a second with the time that has passed.
+  millisecond to a quarter of a second with the time that has passed; after a look that takes long, which is one that
+  runs a command, it is twice as long as the look, a second at most: a wait leaves the processor to what it waits for.
 - The message of `WaitRanOut` has the last value seen and what is the matter with the clusters of the test
   (`cluster_findings.py`).
 - `until` and `until_arrived` read the clock of their event loop: virtual time works.
@@ -33,6 +34,7 @@ WITHIN_S = 60.0
 SHOWN_MAX = 2_000
 """Characters of a value in a message."""
 _PAUSE_S_MIN, _PAUSE_S_MAX, _PAUSE_SHARE = 0.001, 0.25, 0.05
+_PAUSE_LOOKS, _PAUSE_S_MAX_OF_LOOKS = 2.0, 1.0
 _LOOK_S_MAX = 10.0
 """How long a look of `until` may take beyond the limit of the wait."""
 _UNEQUAL_SHOWN = 5
@@ -155,17 +157,20 @@ class _Wait:
 
     def __init__(self, began_s: float, within_s: float) -> None:
         self.last = "nothing"
-        self._began_s = began_s
+        self._began_s = self._looks_s = began_s
         self._within_s = within_s
 
     def is_over(self, now_s: float) -> bool:
+        """Whether the look that begins now is the last one."""
+        self._looks_s = now_s
         return self.left_s(now_s) <= 0
 
     def left_s(self, now_s: float) -> float:
         return max(0.0, self._began_s + self._within_s - now_s)
 
     def pause_s(self, now_s: float) -> float:
-        return min(max((now_s - self._began_s) * _PAUSE_SHARE, _PAUSE_S_MIN), _PAUSE_S_MAX)
+        of_wait = min(max((now_s - self._began_s) * _PAUSE_SHARE, _PAUSE_S_MIN), _PAUSE_S_MAX)
+        return max(of_wait, min((now_s - self._looks_s) * _PAUSE_LOOKS, _PAUSE_S_MAX_OF_LOOKS))
 
     def saw(self, found: object) -> bool:
         if found:

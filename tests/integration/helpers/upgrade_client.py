@@ -18,7 +18,7 @@ from rangelog.errors import RangelogError
 
 KEYS = 8
 VALUE_PADDING = "." * 400
-PAUSE_S = 0.015
+PAUSE_S = 0.03
 """Between two appends: the load is there all the time, and leaves a small machine room for processes that start."""
 
 

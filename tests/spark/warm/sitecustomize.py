@@ -4,7 +4,8 @@
 - pyspark comes from where it is installed. Spark puts an archive of it first, of which each process would compile all anew.
 - Where no bytecode is written, that of the project is kept in a directory of the test run.
 
-The processes of test_spark_environments.py and test_spark_clusters.py start without it.
+The processes of test_spark_environments.py and test_spark_clusters.py start without it; those that begin by a fork
+(tests/support/forked_spark.py) do not need it.
 """
 
 import os
