@@ -131,8 +131,8 @@ class Runtime:
 
             registration = Registration(BrokerClient(client.metadata.pd), row, owned)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
-            registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
             registration.unopenable = host.unopenable
+            registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
             facts = metrics.BrokerFacts(port, owned, journals, host, registration)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):

@@ -19,6 +19,7 @@
     │   └── RangeDropped            its replica, or that of a later range, was dropped: it is sealed, or its stream deleted
     ├── GroupNotFound
     ├── MemberNotFound              a group's member whose session expired, or that never joined: join again
+    ├── MemberFenced                a later instance of the group's member exists
     ├── TransactionNotFound         never begun, or finished so long ago that it was forgotten
     ├── ProducerFenced              a later instance of the producer exists: carries its epoch
     ├── OffsetOutOfRange            beyond the end, or below the start: carries the nearest readable offset
@@ -496,6 +497,5 @@ def error_from_code(
 ) -> RangelogError:
     """Rebuild an error that came over the wire. An unknown code becomes a plain RangelogError whose message holds the code."""
     cls = _BY_CODE.get(code)
-    if cls is None:
-        return RangelogError(f"{code}: {message}", epoch=epoch, offset=offset, address=address)
-    return cls(message, epoch=epoch, offset=offset, address=address)
+    said = message if cls is not None else f"{code}: {message}"
+    return (cls or RangelogError)(said, epoch=epoch, offset=offset, address=address)

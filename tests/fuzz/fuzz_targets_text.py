@@ -312,7 +312,9 @@ def run_lines(data: bytes) -> bool:
     assert [*parts, *pieces.close()] == lines
     assert all(b"\n" not in line for line in lines)
     expected = data.split(b"\n")
-    assert lines == [each.removesuffix(b"\r") for each in (expected if expected[-1] else expected[:-1])]
+    assert lines == (expected if expected[-1] else expected[:-1])
+    without = LineSplitter(200, crlf=True)
+    assert [*without.feed(data), *without.close()] == [each.removesuffix(b"\r") for each in lines]
     return bool(lines)
 
 

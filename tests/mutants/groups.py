@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant, rare
 
 _PLACES_TEST = "client/consume/test_group_places.py"
 
+_GONE_TEST = "client/consume/test_group_places_gone.py"
+
 GROUPS: tuple[Mutant, ...] = (
     rare("group-facts-of-the-dead", "members of a group get no shards: its broker was lost before it knew them",
          "rangelog_broker.groups.group_owner",
@@ -22,12 +24,12 @@ GROUPS: tuple[Mutant, ...] = (
          "        self.journal.machine.group(name).member(member, 0)\n", "broker/groups/test_groups_service.py"),
     rare("group-twins-in-turns", "an instance whose id was taken takes it back", "rangelog._consume.membership",
          "                except MemberFenced as error:\n                    self._end(error)\n                    return\n",
-         "                except MemberFenced:\n                    self.expel()\n", "client/consume/test_group_member.py"),
+         "                except MemberFenced:\n                    self.expel()\n", _GONE_TEST),
     rare("group-its-own-twin", "a member that joined again ends by a command from before", "rangelog._consume.membership",
-         "            if joined != self.joined:", "            if joined < 0:", "client/consume/test_group_member.py"),
+         "            if joined != self.joined:", "            if joined < 0:", _GONE_TEST),
     rare("group-trimmed-is-read", "what was trimmed of an ended shard is left out without a word",
          "rangelog_broker.groups.group", "        if shard.offset is None or self.passes_trimmed:\n",
-         "        if shard.offset is None or self is not None:\n", "client/consume/test_group_member.py"),
+         "        if shard.offset is None or self is not None:\n", _GONE_TEST),
     rare("group-trimmed-comes-back", "shards that were passed long ago are handed out after an upgrade",
          "rangelog_broker.groups.group", "                if shard.offset is not None and self.finished(shard):\n",
          "                if False:\n", "broker/groups/test_group_machine.py"),

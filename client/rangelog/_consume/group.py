@@ -20,25 +20,12 @@ from contextlib import aclosing, contextmanager, suppress
 
 from rangelog._consume.group_calls import CALL_TIMEOUT_S, GroupCalls, position_message
 from rangelog._consume.group_core import GroupPosition, GroupShard, MemberCore
-from rangelog._consume.group_records import (
-    GroupChunk,
-    GroupListener,
-    GroupRecord,
-    ReachedCheckpoint,
-    ShardOfTopic,
-)
+from rangelog._consume.group_records import GroupChunk, GroupListener, GroupRecord, ReachedCheckpoint, ShardOfTopic
 from rangelog._consume.group_shards import GroupShards, GroupStart
 from rangelog._consume.membership import Membership
 from rangelog._consume.shard_feed import ReadyChunk, ShardFeeds
 from rangelog._topics.time_windows import TimeWindow, TimeWindows
-from rangelog_core.errors import (
-    InvalidArgument,
-    MemberFenced,
-    MemberNotFound,
-    RangelogError,
-    ShardLost,
-    WriterClosed,
-)
+from rangelog_core.errors import InvalidArgument, MemberFenced, MemberNotFound, RangelogError, ShardLost, WriterClosed
 from rangelog_core.ids import check_name
 from rangelog_proto.v1 import group_pb2
 
