@@ -496,6 +496,5 @@ def error_from_code(
     code: str, message: str, *, epoch: int | None = None, offset: int | None = None, address: str | None = None
 ) -> RangelogError:
     """Rebuild an error that came over the wire. An unknown code becomes a plain RangelogError whose message holds the code."""
-    cls = _BY_CODE.get(code)
-    said = message if cls is not None else f"{code}: {message}"
-    return (cls or RangelogError)(said, epoch=epoch, offset=offset, address=address)
+    said = message if code in _BY_CODE else f"{code}: {message}"
+    return _BY_CODE.get(code, RangelogError)(said, epoch=epoch, offset=offset, address=address)
