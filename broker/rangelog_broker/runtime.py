@@ -129,9 +129,8 @@ class Runtime:
             stack.callback(server.close)
             rest_address = await self._open_rest(stack, client, rights, verifier, quotas)
 
-            registration = Registration(BrokerClient(client.metadata.pd), row, owned)
+            registration = Registration(BrokerClient(client.metadata.pd), row, owned, host.unopenable)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
-            registration.unopenable = host.unopenable
             registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
             facts = metrics.BrokerFacts(port, owned, journals, host, registration)
             metrics_address = await self._serve_metrics(stack, facts, control)

@@ -37,9 +37,8 @@ class MemoryBroker:
         row = broker_pb2.Broker(
             name=name, incarnation=incarnation, address=self.address, control_address=f"{name}:2", zone=name
         )
-        self.registration = Registration(BrokerClient(client.metadata.pd), row, self.owned)
+        self.registration = Registration(BrokerClient(client.metadata.pd), row, self.owned, self.host.unopenable)
         self.registration.heard_version = self.journals.heard_version
-        self.registration.unopenable = self.host.unopenable
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> MemoryBroker:

@@ -42,11 +42,18 @@ class Reported(Protocol):
 class Registration:
     """One broker in one incarnation. `register`, then `run` as a task."""
 
-    def __init__(self, brokers: BrokerClient, row: broker_pb2.Broker, reported: Reported) -> None:
-        """`row`: name, incarnation, addresses, zone, version."""
+    def __init__(
+        self,
+        brokers: BrokerClient,
+        row: broker_pb2.Broker,
+        reported: Reported,
+        unopenable: Callable[[], Sequence[OwnedKey]] = tuple,
+    ) -> None:
+        """`row`: name, incarnation, addresses, zone, version. `unopenable`: see Host."""
         self._brokers = brokers
         self._row = row
         self._reported = reported
+        self._unopenable = unopenable
         self._report = LoadReport()
         self._interval_s = INTERVAL_MS_DEFAULT / 1000
         self.heartbeats = self.heartbeat_failures = 0
@@ -60,8 +67,6 @@ class Registration:
         """Told the version of the quotas with each answer."""
         self.heard_version: Callable[[int], None] = lambda version: None
         """Told the broker version with each answer."""
-        self.unopenable: Callable[[], Sequence[OwnedKey]] = tuple
-        """Returns what is assigned to this broker, and was written by a later program than its own."""
 
     async def register(self) -> None:
         """Register. Raises PreconditionFailed (another one of this name is alive), Unavailable, Unauthorized."""
@@ -114,7 +119,7 @@ class Registration:
                 complete=complete,
                 covered=self._reported.covered(),
                 feature_level=FEATURE_LEVEL,
-                unopenable=[broker_pb2.OwnedShard(topic_id=key[0], shard_id=key[1]) for key in self.unopenable()],
+                unopenable=[broker_pb2.OwnedShard(topic_id=key[0], shard_id=key[1]) for key in self._unopenable()],
             )
             self._report.forget()
             self.heartbeats += 1
