@@ -55,11 +55,14 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
     await driver.barrier()
     request.ClearField("survivor_end_offset")
     request.ClearField("given_up_servers")
+    request.ClearField("lacking_servers")
     if not driver.is_repeat("accept_loss", request.request_id):
         with driver.state() as state:
             found = state.range(request.stream_id, request.range_index)
             if found.state == common_pb2.RANGE_STATE_OPEN:
                 _add_survivor_end(driver, state, found, request)
+            elif not driver.view.holders(state, found, driver.now_ms()):
+                request.lacking_servers.extend(driver.view.lacking(found, driver.now_ms()))
     response = await driver.propose_request(pb.AcceptLossResponse, request.request_id, accept_loss=request)
     driver.fill_in(response.range)
     if response.HasField("kept"):

@@ -15,7 +15,7 @@ from rangelog_pd.reconcile.repack_servers import order_repacks
 from rangelog_pd.reconcile.retention import retention
 from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.reconcile.view import ClusterView
-from rangelog_pd.state.losses import is_gone, may_be_lost
+from rangelog_pd.state.losses import left_of, may_be_lost
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_pd.state.versions import LEVEL_PACKING
@@ -101,7 +101,7 @@ def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_stat
             repairs.put(key)  # until the state shows it done
             yield from wanted
         elif blocked:
-            repairs.block(key, blocked, lost=may_be_lost(state, found))
+            repairs.block(key, blocked, lost=may_be_lost(state, found, view.lacking(found, now_ms)))
 
 
 def _repair(
@@ -116,9 +116,14 @@ def _repair(
     if not lost and key not in state.short:
         return [], ""
     if found.start_offset < found.end_offset and not view.holders(state, found, now_ms):
-        if not all(is_gone(state, member) for member in found.replicas):
-            away = ", ".join(each.server for each in found.replicas if not is_gone(state, each))
-            return [], f"no server at hand has a whole copy; bring back {away}"
+        left = [each.server for each in left_of(state, found)]
+        lacking = view.lacking(found, now_ms)
+        away = [each for each in left if each not in lacking]
+        if away:
+            return [], f"no server at hand has a whole copy; bring back {', '.join(away)}"
+        if left and found.tiered_end_offset < found.end_offset:
+            names = ", ".join(left)
+            return [], f"every server that had a copy was wiped or removed; {names} took a place, and has no whole one"
         if found.tiered_end_offset == found.end_offset:
             return [_drop_hot(found.stream_id, found.index)], ""
         return [], "every server that had a copy was wiped or removed, and the tier has not all of it"

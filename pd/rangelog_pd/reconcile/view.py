@@ -30,6 +30,7 @@ SEQUENCES_PER_BOOT = 1 << 32
 """A server numbers its heartbeats from its count of starts times this: a later process's are always higher."""
 TIER_ERROR_LENGTH_MAX = 500
 PUT_OFF_MAX = 10_000
+_WITH_COPY = (pd_pb2.REPLICA_STATE_SEALED, pd_pb2.REPLICA_STATE_QUARANTINED)
 _DROP_TASK = re.compile(r"drop-(\d{1,20})/(\d{1,20})@", re.ASCII)
 HEALTH = {
     ServerHealth.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
@@ -237,6 +238,21 @@ class ClusterView:
                 continue
             if self.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
                 found.append(common_pb2.Replica(server=name, incarnation=incarnation))
+        return found
+
+    def lacking(self, of: common_pb2.Range, now_ms: float) -> list[str]:
+        """Return the servers of members that answer, and report no whole copy of a sealed range nor a damaged one."""
+        key = (of.stream_id, of.index)
+        found = []
+        for member in of.replicas:
+            view = self.servers.get(member.server)
+            answers = view is not None and view.complete and view.incarnation == member.incarnation
+            if not answers or self.silent_ms(member.server, now_ms) > self.dead_ms:
+                continue
+            report = self.report(member.server, member.incarnation, key)
+            has_it = report is not None and (report.state in _WITH_COPY or report.durable_offset >= of.end_offset)
+            if not has_it:
+                found.append(member.server)
         return found
 
     def put_off_until(self, name: str, until_ms: float, now_ms: float) -> None:

@@ -3,7 +3,8 @@
 What holds: a loss is accepted only once those that could bring the records back are gone for good: their servers were wiped,
 or were removed. It is never taken back, and what the tier or a member has stays readable.
 
-*A sealed range* keeps its end; every member must be gone, and something must not be in the tier.
+*A sealed range* keeps its end; every member must be gone, or have reported that it lacks a whole copy, as one does that has
+just taken a place; and something must not be in the tier.
 
 *An open range* can be sealed as long as so many members are left that each acked record is on one of them. With fewer, nobody
 can say where its acked records end. A member whose copy is quarantined counts as gone if the operator says so: none of its
@@ -29,13 +30,16 @@ def is_gone(state: State, member: common_pb2.Replica) -> bool:
     return registered is None or registered.server.incarnation != member.incarnation
 
 
-def may_be_lost(state: State, found: common_pb2.Range) -> bool:
-    """Whether no member of a sealed range can come back, and the tier has not all of it."""
+def may_be_lost(state: State, found: common_pb2.Range, lacking: Collection[str] = ()) -> bool:
+    """Whether no member of a sealed range can come back with a whole copy, and the tier has not all of it.
+
+    `lacking`: servers of members that are there, and have none.
+    """
     if found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped or found.lost:
         return False
     if found.tiered_end_offset >= found.end_offset:
         return False
-    return all(is_gone(state, member) for member in found.replicas)
+    return all(member.server in lacking for member in left_of(state, found))
 
 
 def left_of(state: State, found: common_pb2.Range) -> list[common_pb2.Replica]:
@@ -66,7 +70,7 @@ def accept_loss(state: State, request: repair_pb2.AcceptLossRequest, now_ms: int
         return _accept_open(state, found, request, now_ms)
     if found.tiered_end_offset >= found.end_offset:
         raise PreconditionFailed(f"range {found.index} is wholly in the tier, or empty: nothing of it is lost")
-    left = [member.server for member in left_of(state, found)]
+    left = [member.server for member in left_of(state, found) if member.server not in request.lacking_servers]
     if left:
         raise PreconditionFailed(
             f"range {found.index} may still have a copy on {', '.join(left)}: bring it back, or remove it for good "

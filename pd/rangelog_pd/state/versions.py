@@ -115,7 +115,11 @@ _FIELDS = {
     "delete_stream": (("expected_version", 2),),
     "trim_stream": (("expected_version", 2),),
     "open_writer": (("stream_id", LEVEL_OPERATIONS), ("expected_epoch", LEVEL_OPERATIONS)),
-    "accept_loss": (("survivor_end_offset", LEVEL_PACKING), ("given_up_servers", LEVEL_AUDIT)),
+    "accept_loss": (
+        ("survivor_end_offset", LEVEL_PACKING),
+        ("given_up_servers", LEVEL_AUDIT),
+        ("lacking_servers", LEVEL_BROKERS),
+    ),
     "prepare_repack": (
         ("request.incarnation", LEVEL_PACKING),
         ("request.spoiled_object_id", LEVEL_PACKING),

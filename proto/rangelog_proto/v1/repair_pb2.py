@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1erangelog_proto/v1/repair.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\"\x99\x01\n\x06Repair\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.RepairState\x12!\n\x05range\x18\x02 \x01(\x0b\x32\x12.rangelog.v1.Range\x12\x13\n\x0bstream_name\x18\x03 \x01(\t\x12\x0e\n\x06\x63opies\x18\x04 \x01(\r\x12\x0e\n\x06wanted\x18\x05 \x01(\r\x12\x0e\n\x06reason\x18\x06 \x01(\t\"P\n\x12ListRepairsRequest\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.RepairState\x12\x11\n\tpage_size\x18\x02 \x01(\r\"\x87\x02\n\x13ListRepairsResponse\x12$\n\x07repairs\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Repair\x12\x0c\n\x04more\x18\x02 \x01(\x08\x12\x15\n\rwaiting_count\x18\x03 \x01(\r\x12\x15\n\rcopying_count\x18\x04 \x01(\r\x12\x15\n\rblocked_count\x18\x05 \x01(\r\x12\x16\n\x0eorphaned_count\x18\x06 \x01(\r\x12\x12\n\nlost_count\x18\x07 \x01(\r\x12\x12\n\ndone_count\x18\x08 \x01(\r\x12\x14\n\x0c\x63opied_bytes\x18\t \x01(\x04\x12\x10\n\x08since_ms\x18\n \x01(\x03\x12\x0f\n\x07took_ms\x18\x0b \x01(\x03\"\xc0\x01\n\x11\x41\x63\x63\x65ptLossRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tstream_id\x18\x02 \x01(\x04\x12\x13\n\x0brange_index\x18\x03 \x01(\r\x12 \n\x13survivor_end_offset\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1b\n\x13give_up_quarantined\x18\x05 \x01(\x08\x12\x18\n\x10given_up_servers\x18\x06 \x03(\tB\x16\n\x14_survivor_end_offset\"Y\n\x12\x41\x63\x63\x65ptLossResponse\x12!\n\x05range\x18\x01 \x01(\x0b\x32\x12.rangelog.v1.Range\x12 \n\x04kept\x18\x02 \x01(\x0b\x32\x12.rangelog.v1.Range*\xab\x01\n\x0bRepairState\x12\x1c\n\x18REPAIR_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REPAIR_STATE_WAITING\x10\x01\x12\x18\n\x14REPAIR_STATE_COPYING\x10\x02\x12\x18\n\x14REPAIR_STATE_BLOCKED\x10\x03\x12\x19\n\x15REPAIR_STATE_ORPHANED\x10\x04\x12\x15\n\x11REPAIR_STATE_LOST\x10\x05\x32\xaa\x01\n\x07Repairs\x12P\n\x0bListRepairs\x12\x1f.rangelog.v1.ListRepairsRequest\x1a .rangelog.v1.ListRepairsResponse\x12M\n\nAcceptLoss\x12\x1e.rangelog.v1.AcceptLossRequest\x1a\x1f.rangelog.v1.AcceptLossResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1erangelog_proto/v1/repair.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\"\x99\x01\n\x06Repair\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.RepairState\x12!\n\x05range\x18\x02 \x01(\x0b\x32\x12.rangelog.v1.Range\x12\x13\n\x0bstream_name\x18\x03 \x01(\t\x12\x0e\n\x06\x63opies\x18\x04 \x01(\r\x12\x0e\n\x06wanted\x18\x05 \x01(\r\x12\x0e\n\x06reason\x18\x06 \x01(\t\"P\n\x12ListRepairsRequest\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.RepairState\x12\x11\n\tpage_size\x18\x02 \x01(\r\"\x87\x02\n\x13ListRepairsResponse\x12$\n\x07repairs\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Repair\x12\x0c\n\x04more\x18\x02 \x01(\x08\x12\x15\n\rwaiting_count\x18\x03 \x01(\r\x12\x15\n\rcopying_count\x18\x04 \x01(\r\x12\x15\n\rblocked_count\x18\x05 \x01(\r\x12\x16\n\x0eorphaned_count\x18\x06 \x01(\r\x12\x12\n\nlost_count\x18\x07 \x01(\r\x12\x12\n\ndone_count\x18\x08 \x01(\r\x12\x14\n\x0c\x63opied_bytes\x18\t \x01(\x04\x12\x10\n\x08since_ms\x18\n \x01(\x03\x12\x0f\n\x07took_ms\x18\x0b \x01(\x03\"\xd9\x01\n\x11\x41\x63\x63\x65ptLossRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tstream_id\x18\x02 \x01(\x04\x12\x13\n\x0brange_index\x18\x03 \x01(\r\x12 \n\x13survivor_end_offset\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1b\n\x13give_up_quarantined\x18\x05 \x01(\x08\x12\x18\n\x10given_up_servers\x18\x06 \x03(\t\x12\x17\n\x0flacking_servers\x18\x07 \x03(\tB\x16\n\x14_survivor_end_offset\"Y\n\x12\x41\x63\x63\x65ptLossResponse\x12!\n\x05range\x18\x01 \x01(\x0b\x32\x12.rangelog.v1.Range\x12 \n\x04kept\x18\x02 \x01(\x0b\x32\x12.rangelog.v1.Range*\xab\x01\n\x0bRepairState\x12\x1c\n\x18REPAIR_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REPAIR_STATE_WAITING\x10\x01\x12\x18\n\x14REPAIR_STATE_COPYING\x10\x02\x12\x18\n\x14REPAIR_STATE_BLOCKED\x10\x03\x12\x19\n\x15REPAIR_STATE_ORPHANED\x10\x04\x12\x15\n\x11REPAIR_STATE_LOST\x10\x05\x32\xaa\x01\n\x07Repairs\x12P\n\x0bListRepairs\x12\x1f.rangelog.v1.ListRepairsRequest\x1a .rangelog.v1.ListRepairsResponse\x12M\n\nAcceptLoss\x12\x1e.rangelog.v1.AcceptLossRequest\x1a\x1f.rangelog.v1.AcceptLossResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rangelog_proto.v1.repair_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPAIRSTATE']._serialized_start=870
-  _globals['_REPAIRSTATE']._serialized_end=1041
+  _globals['_REPAIRSTATE']._serialized_start=895
+  _globals['_REPAIRSTATE']._serialized_end=1066
   _globals['_REPAIR']._serialized_start=80
   _globals['_REPAIR']._serialized_end=233
   _globals['_LISTREPAIRSREQUEST']._serialized_start=235
@@ -41,9 +41,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTREPAIRSRESPONSE']._serialized_start=318
   _globals['_LISTREPAIRSRESPONSE']._serialized_end=581
   _globals['_ACCEPTLOSSREQUEST']._serialized_start=584
-  _globals['_ACCEPTLOSSREQUEST']._serialized_end=776
-  _globals['_ACCEPTLOSSRESPONSE']._serialized_start=778
-  _globals['_ACCEPTLOSSRESPONSE']._serialized_end=867
-  _globals['_REPAIRS']._serialized_start=1044
-  _globals['_REPAIRS']._serialized_end=1214
+  _globals['_ACCEPTLOSSREQUEST']._serialized_end=801
+  _globals['_ACCEPTLOSSRESPONSE']._serialized_start=803
+  _globals['_ACCEPTLOSSRESPONSE']._serialized_end=892
+  _globals['_REPAIRS']._serialized_start=1069
+  _globals['_REPAIRS']._serialized_end=1239
 # @@protoc_insertion_point(module_scope)

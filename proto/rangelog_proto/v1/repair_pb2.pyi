@@ -74,20 +74,22 @@ class ListRepairsResponse(_message.Message):
     def __init__(self, repairs: _Optional[_Iterable[_Union[Repair, _Mapping]]] = ..., more: bool = ..., waiting_count: _Optional[int] = ..., copying_count: _Optional[int] = ..., blocked_count: _Optional[int] = ..., orphaned_count: _Optional[int] = ..., lost_count: _Optional[int] = ..., done_count: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., since_ms: _Optional[int] = ..., took_ms: _Optional[int] = ...) -> None: ...
 
 class AcceptLossRequest(_message.Message):
-    __slots__ = ("request_id", "stream_id", "range_index", "survivor_end_offset", "give_up_quarantined", "given_up_servers")
+    __slots__ = ("request_id", "stream_id", "range_index", "survivor_end_offset", "give_up_quarantined", "given_up_servers", "lacking_servers")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     SURVIVOR_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     GIVE_UP_QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     GIVEN_UP_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    LACKING_SERVERS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     stream_id: int
     range_index: int
     survivor_end_offset: int
     give_up_quarantined: bool
     given_up_servers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., survivor_end_offset: _Optional[int] = ..., give_up_quarantined: bool = ..., given_up_servers: _Optional[_Iterable[str]] = ...) -> None: ...
+    lacking_servers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., survivor_end_offset: _Optional[int] = ..., give_up_quarantined: bool = ..., given_up_servers: _Optional[_Iterable[str]] = ..., lacking_servers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AcceptLossResponse(_message.Message):
     __slots__ = ("range", "kept")

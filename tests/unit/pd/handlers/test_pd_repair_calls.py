@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import PreconditionFailed, RangelogError
-from rangelog_pd.handlers import repairs
+from rangelog_pd.handlers import batches, repairs
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_proto.v1 import common_pb2, pd_pb2, repair_pb2
 
@@ -103,3 +103,19 @@ async def test_a_silent_member_may_still_have_all_of_it(ready: Any) -> None:
         await ready.beat(name)
     with pytest.raises(PreconditionFailed, match=f"{left} may have records .*does not report"):
         await _accept(ready, give_up_quarantined=True)
+
+
+async def test_a_sealed_range_whose_last_member_found_no_copy(ready: Any) -> None:
+    """It is shown as lost, and accepted as such by what that member reports, whatever the caller says of it."""
+    seal = pd_pb2.SealRangeRequest(request_id="seal", stream_id=1, epoch=1, end_offset=5)
+    await batches.seal_ranges(ready.driver, pd_pb2.SealRangesRequest(request_id="seals", seals=[seal]))
+    left, *victims = [each.server for each in ready.machine.state.ranges.of(1)[0].replicas]
+    await _lose(ready, victims, {left: _report("SEALED", 5)})
+    with pytest.raises(PreconditionFailed, match=f"may still have a copy on .*{left}"):
+        await _accept(ready, lacking_servers=["rs1", "rs2", "rs3", "rs4"])
+    members = [each.server for each in ready.machine.state.ranges.of(1)[0].replicas]
+    await _lose(ready, [left], {})
+    (found,) = (await repairs.list_repairs(ready.driver, repair_pb2.ListRepairsRequest())).repairs
+    assert found.state == repair_pb2.REPAIR_STATE_LOST and "took a place" in found.reason, members
+    accepted = await _accept(ready)
+    assert accepted.range.lost and not accepted.range.replicas

@@ -82,6 +82,39 @@ def test_a_range_that_no_server_can_bring_back_is_lost(pd: Any, whole: int) -> N
     assert list(pd.view.upkeep.repairs.lost) == [(whole, 0)]
 
 
+def test_a_member_that_has_just_taken_a_place_brings_nothing_back(pd: Any, whole: int, make_report: Any) -> None:
+    """The others were wiped before it had copied anything, or all of it: the range is lost. Not while one may have a copy."""
+    lost = pd.view.upkeep.repairs.lost
+    pd.register("rs3", incarnation=77)
+    pd.beat("rs3")
+    assert "replace_replica" in pd.reconcile()
+    (new,) = [each.server for each in pd.state.ranges.of(whole)[0].replicas if each.server not in ("rs1", "rs2")]
+    pd.register("rs1", incarnation=77)
+    pd.beat("rs1")
+    silence(pd, "rs2", REPLACE_AFTER_MS + 6_000)
+    pd.beat(new)
+    pd.reconcile()
+    assert not lost and "rs2" in pd.view.upkeep.repairs.blocked[whole, 0]
+    pd.view.start_leading(pd.now_ms)  # another leader has not heard of rs2 yet
+    for name in ("rs1", new):
+        pd.beat(name)
+    pd.pass_ms(REPLACE_AFTER_MS + 6_000)
+    for name in ("rs1", new):
+        pd.beat(name)
+    pd.reconcile()
+    assert not lost and "rs2" in pd.view.upkeep.repairs.blocked[whole, 0]
+    pd.register("rs2", incarnation=77)
+    for report in ((), (make_report(whole, 0, "INCOMPLETE", end=4),)):
+        pd.beat("rs2")
+        pd.beat(new, *report)
+        pd.reconcile()
+        assert list(lost) == [(whole, 0)] and new in pd.view.upkeep.repairs.blocked[whole, 0]
+    for state in ("QUARANTINED", "OPEN"):
+        pd.beat(new, make_report(whole, 0, state, end=10))
+        pd.reconcile()
+        assert not lost, "it may have all of it"
+
+
 def test_progress_is_counted_until_nothing_is_lacking(pd: Any, whole: int, make_report: Any) -> None:
     """A replaced member is copying until it reports all of the range; then one repair is done, with its bytes."""
     repairs = pd.view.upkeep.repairs

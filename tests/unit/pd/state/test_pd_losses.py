@@ -9,7 +9,7 @@ import pytest
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.limits import OFFSET_MAX, OFFSETS_GIVEN_UP
 from rangelog_pd.state.losses import has_no_end, may_be_lost
-from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_OPERATIONS, LEVEL_PACKING, needed_level
+from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_BROKERS, LEVEL_OPERATIONS, LEVEL_PACKING, needed_level
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, repair_pb2
 
 
@@ -37,6 +37,21 @@ def test_a_loss_is_accepted_once_no_member_can_return(pd: Any, whole: int) -> No
     assert not found.replicas
     assert found.end_offset == 10
     assert accept(pd, whole).range == found, "a repeat changes nothing"
+    pd.state.validate()
+
+
+def test_a_member_without_a_copy_is_given_up_with_the_range(pd: Any, whole: int) -> None:
+    """Where the leader says that it has none; another one that is left is not."""
+    wipe(pd, "rs1")
+    found = pd.state.ranges.of(whole)[0]
+    request = repair_pb2.AcceptLossRequest(stream_id=whole, lacking_servers=["rs2"])
+    assert needed_level(pd_state_pb2.Command(accept_loss=request)) == LEVEL_BROKERS
+    assert not may_be_lost(pd.state, found, ["rs2"])
+    with pytest.raises(PreconditionFailed, match="on rs3"):
+        pd.do(repair_pb2.AcceptLossResponse, accept_loss=request)
+    wipe(pd, "rs3")
+    assert may_be_lost(pd.state, pd.state.ranges.of(whole)[0], ["rs2"])
+    assert pd.do(repair_pb2.AcceptLossResponse, accept_loss=request).range.lost
     pd.state.validate()
 
 
