@@ -110,7 +110,7 @@ class Runtime:
             calls = self._calls(client)
             stack.push_async_callback(calls.close)
             inquiries = Inquiries(calls)
-            owned.on_staged = inquiries.note
+            owned.on_staged, owned.verify = inquiries.note, inquiries.verify
             owned.scaling.end_transaction = inquiries.end
             add_services(stack, control, settings, calls, topics, journals, owned)
             control_port = await control.start(settings.control_listen, SERVICES)

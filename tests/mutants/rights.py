@@ -85,4 +85,13 @@ RIGHTS: tuple[Mutant, ...] = (
     rare("rights-join-any-topic", "a group holds up the retention of a topic on which its client has no right",
          "rangelog_broker.serving.needs", "    \"Groups/JoinGroup\": _joining,\n",
          "    \"Groups/JoinGroup\": _group(Verb.READ),\n", "broker/test_broker_needs.py"),
+    rare("rights-stage-under-any-epoch", "who may append to one transactional id fences the program of another",
+         "rangelog_broker.shards.transactional", "        if self.verify is not None and instance not in self._given:\n",
+         "        if False:\n", "broker/shards/test_staging_instances.py"),
+    rare("rights-stage-by-a-known-producer", "what is known of one transactional id counts for another",
+         "rangelog_broker.shards.transactional", "        instance = (name, producer.producer_id, producer.epoch)\n",
+         "        instance = (\"\", producer.producer_id, producer.epoch)\n", "broker/shards/test_staging_instances.py"),
+    rare("rights-stage-of-a-later-epoch", "an epoch that was never given fences the program that has the id",
+         "rangelog_broker.transactions.inquiries", "        if result.epoch != producer.epoch:\n",
+         "        if result.epoch > producer.epoch:\n", "broker/shards/test_staging_instances.py"),
 )  # fmt: skip

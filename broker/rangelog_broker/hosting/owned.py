@@ -16,6 +16,7 @@ from rangelog_broker.shards.finished import FinishedShards, PlacementRows
 from rangelog_broker.shards.producer_table import Standing
 from rangelog_broker.shards.scaling import Scaling
 from rangelog_broker.shards.shard import OwnedShard
+from rangelog_broker.shards.transactional import Verify
 from rangelog_core.batch_extension import Producer
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2, topic_pb2
@@ -38,6 +39,8 @@ class OwnedShards:
         self.is_assigned = is_assigned
         self._open_table = open_table
         self.on_staged: Callable[[OwnedShard], object] = lambda shard: None
+        self.verify: Verify | None = None
+        """Asks the coordinators of transactions; None: there are none."""
         self._client = client
         self._topics = topics
         self._rows = PlacementRows(topics)
@@ -67,6 +70,7 @@ class OwnedShards:
             return None
         shard = await OwnedShard.open(self._client, self._topics, self.finished, row)
         self._open[key] = shard
+        shard.transactions.verify = self.verify
         shard.transactions.on_staged = partial(self.on_staged, shard)
         if shard.transactions.staged():
             self.on_staged(shard)

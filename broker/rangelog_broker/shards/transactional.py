@@ -2,6 +2,8 @@
 
 What holds (with staging.py):
 - A batch is answered once it is in the side log for good. Nothing is staged at a shard that is ending.
+- The first batch of an instance of a program is staged once its coordinator has said that it gave that producer id and epoch:
+  the sender names them, and a higher epoch would fence the program for good.
 - A run is appended in one piece: nothing else gets between its batches. It is reported merged once its last batch is acked.
 - A run that a former owner has begun is finished before anything else is appended.
 """
@@ -9,17 +11,22 @@ What holds (with staging.py):
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Protocol
 
 from rangelog import Ack
-from rangelog.errors import Corruption, NotOwner, OutOfOrder, Overloaded, ProducerFenced, RangelogError
+from rangelog.errors import Corruption, InternalError, NotOwner, OutOfOrder, Overloaded, ProducerFenced, RangelogError
 from rangelog_broker.shards.producer_table import Standing
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.staging import Merges, StagedBatch, TransactionKey, run_of
 from rangelog_core.batch_extension import MergedFrom, Producer
 from rangelog_core.limits import MIB
 
+INSTANCES_MAX = 10_000
+"""That are known to be given by their coordinators; another one is asked for again."""
+QUEUED_MAX = 1_000
 STAGED_BYTES_MAX = 64 * MIB
 """Of one shard: what is staged is kept in memory until its transaction is decided."""
 
@@ -36,6 +43,16 @@ class StageReply(Protocol):
 
 Append = Callable[[MergedFrom, bytes], asyncio.Future[Ack]]
 """Appends a merged batch to the shard; raises NotOwner once it is closed."""
+
+
+Verify = Callable[[str, Producer, int], Awaitable[None]]
+"""Raises unless a transactional id's coordinator began that transaction for that producer."""
+Instance = tuple[str, int, int]
+"""Transactional id, producer id, epoch."""
+
+
+_Queued = tuple[Callable[[], None], StageReply, int]
+_log = logging.getLogger("rangelog.broker")
 
 
 class ShardTransactions:
@@ -71,6 +88,11 @@ class ShardTransactions:
         self._merging: dict[tuple[TransactionKey, int], asyncio.Task[None]] = {}
         self._queued: list[Callable[[], None]] = []  # while the side log is created
         self._creating: asyncio.Task[None] | None = None
+        self.verify: Verify | None = None
+        """None: there is no coordinator to ask."""
+        self._given: dict[Instance, None] = {}
+        self._verifying: dict[Instance, list[_Queued]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
         self.closed: RangelogError | None = None
         self.takes_more = True
         """False: the topic is being sealed. What is staged is still merged."""
@@ -88,6 +110,12 @@ class ShardTransactions:
         self.closed = error
         if self._creating is not None:
             self._creating.cancel()
+        for task in self._asking:
+            task.cancel()
+        verifying, self._verifying = self._verifying, {}
+        for queued in verifying.values():
+            for _, reply, request_id in queued:
+                reply.refused(request_id, error)
         waiting, self._waiting = self._waiting, {}
         unknown = error.with_outcome(unknown=True)
         for replies in waiting.values():
@@ -107,10 +135,15 @@ class ShardTransactions:
             raise self.closed
         if not self.takes_more:
             raise NotOwner(f"the topic of shard {self._name} is being sealed")
+        again = partial(self._stage_later, number, name, producer, data, reply, request_id)
+        instance = (name, producer.producer_id, producer.epoch)
+        if self.verify is not None and instance not in self._given:
+            self._verify_first(self.verify, instance, number, producer, (again, reply, request_id))
+            return
         if not self._side.is_open:
-            if len(self._queued) >= 1_000:
+            if len(self._queued) >= QUEUED_MAX:
                 raise Overloaded(f"the side log of shard {self._name} is being created")
-            self._queued.append(lambda: self._stage_later(number, name, producer, data, reply, request_id))
+            self._queued.append(again)
             self._create()
             return
         standing = self._side.staging.offer(producer)
@@ -145,6 +178,40 @@ class ShardTransactions:
             self.stage(number, name, producer, data, reply, request_id)
         except RangelogError as error:
             reply.refused(request_id, error)
+
+    def _verify_first(
+        self, verify: Verify, instance: Instance, number: int, producer: Producer, queued: _Queued
+    ) -> None:
+        waiting = self._verifying.get(instance)
+        if waiting is None:
+            if len(self._verifying) >= QUEUED_MAX:
+                raise Overloaded(f"{QUEUED_MAX} programs begin to write to shard {self._name}")
+            waiting = self._verifying[instance] = []
+            task = asyncio.create_task(self._verified(verify, instance, number, producer))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        elif len(waiting) >= QUEUED_MAX:
+            raise Overloaded(f"the coordinator of {instance[0]!r} is being asked")
+        waiting.append(queued)
+
+    async def _verified(self, verify: Verify, instance: Instance, number: int, producer: Producer) -> None:
+        refusal: RangelogError | None = None
+        try:
+            await verify(instance[0], producer, number)
+        except RangelogError as error:
+            refusal = error
+        except Exception:
+            _log.exception("the coordinator of %s could not be asked", instance[0])
+            refusal = InternalError("the request failed; the broker's log has the details")
+        else:
+            if len(self._given) >= INSTANCES_MAX:
+                del self._given[next(iter(self._given))]
+            self._given[instance] = None
+        for again, reply, request_id in self._verifying.pop(instance, ()):
+            if refusal is None:
+                again()
+            else:
+                reply.refused(request_id, refusal)
 
     def _create(self) -> None:
         if self._creating is None:

@@ -2,7 +2,7 @@
 
 What holds: what is staged is dropped by the coordinator's word alone: aborted, merged everywhere, or unknown in an answer that
 was read linearizably after the question. Only shards that hold something staged are looked at. Where a topic is sealed, what
-is open is aborted.
+is open is aborted. Nothing is staged under an id or epoch that the coordinator did not give.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rangelog.errors import PreconditionFailed, ProducerFenced, RangelogError, T
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.transactions.coordinator import ABORTED, COMMITTED, OPEN, UNKNOWN
+from rangelog_core.batch_extension import Producer
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
@@ -84,6 +85,21 @@ class Inquiries:
         except (PreconditionFailed, ProducerFenced, TransactionNotFound):
             return False  # it was decided meanwhile: ask again
         return True
+
+    async def verify(self, name: str, producer: Producer, number: int) -> None:
+        """Return if the coordinator began transaction `number` of a transactional id under a producer's id and epoch.
+
+        Raises TransactionNotFound, ProducerFenced (another epoch has it), Unavailable, RequestTimeout.
+        """
+        result = await self._described(TransactionKey(producer.producer_id, number), name)
+        if result.state == UNKNOWN:
+            raise TransactionNotFound(
+                f"transaction {number} of {name!r} was never begun under producer id {producer.producer_id}, or is forgotten"
+            )
+        if result.epoch != producer.epoch:
+            raise ProducerFenced(
+                f"transaction {number} of {name!r} has epoch {result.epoch}, not {producer.epoch}", epoch=result.epoch
+            )
 
     async def _described(self, key: TransactionKey, transactional_id: str) -> transaction_pb2.TransactionResult:
         name = transaction_pb2.TransactionName(
