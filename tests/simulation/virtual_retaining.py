@@ -7,7 +7,7 @@ committed positions must have been processed; what was trimmed lies before them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -111,9 +111,15 @@ class Retaining:
         """Whether a record may have been trimmed at a time."""
         return self.heard_s is None or gone_s <= self.heard_s or offset < self.committed.get(shard_id, 0)
 
-    def judge(self, acked: Iterable[tuple[int, int]]) -> None:
-        """Nothing that was acked was passed over."""
+    def judge(self, acked: Iterable[tuple[int, int]], gone_s: Callable[[int, int], float | None]) -> None:
+        """Nothing that was acked was passed over, but for what was trimmed before the group heard that it retains.
+
+        `gone_s`: returns when a record was trimmed; None: it is there.
+        """
         for shard_id, offset in acked:
+            gone = gone_s(shard_id, offset)
+            if gone is not None and (self.heard_s is None or gone <= self.heard_s):
+                continue
             if offset < self.committed.get(shard_id, 0) and (shard_id, offset) not in self.processed:
                 at = self.committed[shard_id]
                 self.clients.cluster.fail(f"the group has committed {at} of shard {shard_id}, and never saw {offset}")

@@ -135,10 +135,14 @@ class Trims:
         if self.retention.age_ms:
             await asyncio.sleep(self.retention.age_ms / 2_000 + 2.0)
 
+    def gone_s(self, shards: Mapping[int, topic_pb2.Shard], shard_id: int, offset: int) -> float | None:
+        """Return when a record was trimmed; None: it is there."""
+        trims = self.clients.cluster.trims.get(shards[shard_id].stream_id, ())
+        return next((at_s for at_s, trim_offset in trims if trim_offset > offset), None)
+
     def excuse(self, shards: Mapping[int, topic_pb2.Shard], shard_id: int, offset: int, sent_s: float) -> bool:
         """Whether a record may be gone."""
-        trims = self.clients.cluster.trims.get(shards[shard_id].stream_id, ())
-        gone_s = next((at_s for at_s, trim_offset in trims if trim_offset > offset), None)
+        gone_s = self.gone_s(shards, shard_id, offset)
         if gone_s is None:
             return False
         if self.retention.age_ms and (gone_s - sent_s + SKEW_S) * 1.1 >= self.retention.age_ms / 1000:

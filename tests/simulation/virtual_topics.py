@@ -12,6 +12,7 @@ import contextlib
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -367,7 +368,8 @@ class Topics:
             last[one.producer, one.key] = (one.number, at)
         self.transactions.judge(places, depth)
         if self.trims.retaining is not None:
-            self.trims.retaining.judge(one.acked for one in self.sent if one.acked is not None)
+            acked = (one.acked for one in self.sent if one.acked is not None)
+            self.trims.retaining.judge(acked, partial(self.trims.gone_s, rows))
         strange = places.keys() - {one.value for one in self.sent} - self.transactions.values()
         if strange:
             fail(f"nobody sent {sorted(strange)[:3]}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,13 @@ from rangelog_cli.certs.authority import Authority, parse_principal
 NAMESPACE, TOKEN = "logs", "of.the-test_"
 POLL_S = 0.02
 """The server ends no sooner than it looks whether it should."""
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Keep quiet about a caller that has gone; what else fails is printed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class FakeKubernetes:
@@ -40,7 +48,7 @@ class FakeKubernetes:
         (self.account / "ca.crt").write_bytes(Path(made.ca).read_bytes())
         (self.account / "token").write_text(TOKEN)
         (self.account / "namespace").write_text(NAMESPACE)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(made.cert, made.key)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)

@@ -151,11 +151,11 @@ class Group:
         return shard.facts is not None and shard.facts.ended and self.position(shard) >= shard.facts.end_offset
 
     def end_passing(self) -> None:
-        """Go by the rules of now: a shard that counts as finished stays so."""
+        """Go by the rules of now. What counts as finished stays so: as if it was trimmed before the group had a position."""
         if self.passes_trimmed:
             for shard in self.shards.values():
-                if shard.offset is not None and self.finished(shard):
-                    shard.offset = self.position(shard)
+                if shard.offset is not None and self.position(shard) > shard.offset:
+                    shard.offset, shard.metadata = None, b""
             self.passes_trimmed = False
 
     def learn(self, topic_id: int, map_version: int, facts: Iterable[group_pb2.GroupShardFacts]) -> None:
