@@ -26,7 +26,7 @@ POLL_S = 0.02
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Keep quiet about a caller that has gone; what else fails is printed."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exception(), ConnectionError | ssl.SSLEOFError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
