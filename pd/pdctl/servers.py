@@ -39,8 +39,8 @@ def list_servers(session: Session, output: str) -> None:
       pdctl server list
     """
     servers = _servers(session)
-    avoided = any(each["health_reason"] for each in servers)
-    columns = [*_COLUMNS, field("WHY AVOIDED", "health_reason")] if avoided else _COLUMNS
+    has_problem = any(each["health_reason"] for each in servers)
+    columns = [*_COLUMNS, field("PROBLEM", "health_reason")] if has_problem else _COLUMNS
     emit_list(servers, output, columns, empty="no range server is registered")
 
 
@@ -58,7 +58,7 @@ def show(session: Session, name: str, output: str) -> None:
     for found in _servers(session):
         if found["name"] == name:
             more = [
-                field("WHY AVOIDED", "health_reason", lambda reason: reason or "-"),
+                field("PROBLEM", "health_reason", lambda reason: reason or "-"),
                 field("RACK", "rack", lambda rack: rack or "-"),
                 field("LABELS", "labels", lambda labels: ", ".join(labels) or "-"),
                 field("INCARNATION", "incarnation"),

@@ -78,4 +78,11 @@ OPERATIONS: tuple[Mutant, ...] = (
          "self.bouts + 1 if now_ms - self.ended_ms < RELAPSE_MS else 1", "1", _COMPLAINTS_TEST),
     rare("gray-for-ever-kept", "a server in trouble for hours keeps its replicas", _COMPLAINTS,
          "now_ms - entry.began_ms >= LEAVE_AFTER_MS", "False", _COMPLAINTS_TEST),
+    rare("full-log-is-healthy", "a cluster that takes no append says that it is healthy", "rangelog_pd.handlers.servers",
+         "        if view.log_error:\n", "        if False:\n", "pd/handlers/test_pd_tier_calls.py"),
+    rare("alive-and-full-is-fine", "what is wrong with a server that is heard of is no reason", "rangelog_pd.reconcile.health",
+         "each.health != common_pb2.SERVER_HEALTH_ALIVE or each.health_reason:",
+         "each.health != common_pb2.SERVER_HEALTH_ALIVE:", "pd/handlers/test_pd_tier_calls.py"),
+    rare("late-append-guesses", "an append that servers refused blames those that do not answer", "rangelog._append.runner",
+         "{**self._refusals, **found}", "found", "client/append/test_append_outcomes.py"),
 )  # fmt: skip

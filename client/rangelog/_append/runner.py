@@ -92,6 +92,7 @@ class AppenderRunner:
         self._links: dict[int, ReplicaLinks] = {}
         self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset of confirms that wait for an append
         self._asked: dict[ReplicaId, int] = {}  # replicas that wait, with the confirm offset that they need
+        self._refusals: dict[str, str] = {}  # by server: why it took no append, until it acks one
         self._confirm_soon = False
         self._confirm_later: asyncio.TimerHandle | None = None
         self._performing = False
@@ -123,10 +124,10 @@ class AppenderRunner:
 
     @property
     def problem(self) -> str:
-        """Why replicas of the open range are not connected, by server; empty: all are, or no dial has failed yet."""
+        """Why servers take no append, by server: what they refused the last one with, or why they are not connected."""
         links = self._links.get(self.core.range_index)
-        found = links.problems if links is not None else {}
-        return "; ".join(dict.fromkeys(f"{replica.server}: {message}" for replica, message in found.items()))
+        found = {replica.server: message for replica, message in links.problems.items()} if links is not None else {}
+        return "; ".join(f"{server}: {message}" for server, message in sorted({**self._refusals, **found}.items()))
 
     def close(self) -> None:
         """Stop; connections stay open for other writers. The last confirm offset is sent, since no other program sends it."""
@@ -165,6 +166,8 @@ class AppenderRunner:
         """The replica holds all records below `durable_offset` durably."""
         if self._spans is not None:
             self._spans.flushed(replica.server, durable_offset)
+        if self._refusals:
+            self._refusals.pop(replica.server, None)
         self.core.acked(_now_ms(), range_index, replica, durable_offset)
         self._perform()
 
@@ -180,6 +183,7 @@ class AppenderRunner:
         if isinstance(error, WriterFenced):
             taken = f"stream {self._stream.name!r}: {error.message}: a later writer took the stream over"
             error = WriterFenced(taken, epoch=error.epoch)
+        self._refusals[replica.server] = error.message
         self.core.refused(_now_ms(), range_index, replica, error)
         self._tick_in_time()
         self._perform()

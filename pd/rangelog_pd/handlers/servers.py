@@ -128,4 +128,6 @@ def describe_server(driver: Driver, state: State, name: str) -> common_pb2.Serve
         server.capacity_bytes = view.capacity_bytes
         server.last_heartbeat_ms = view.heard_wall_ms
         server.feature_level = view.feature_level
+        if view.log_error:
+            server.health_reason = f"its log cannot grow: {view.log_error}"
     return server

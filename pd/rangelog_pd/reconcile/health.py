@@ -43,7 +43,7 @@ def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames)
         reasons.append(f"lost: {_ranges(described.lost_range_count)} of which no copy can come back{listed}")
     reasons += _short(described, names)
     for each in described.servers:
-        if each.health != common_pb2.SERVER_HEALTH_ALIVE:
+        if each.health != common_pb2.SERVER_HEALTH_ALIVE or each.health_reason:
             why = f": {each.health_reason}" if each.health_reason else ""
             reasons.append(f"range server {each.name} is {server_word(each.health)}{why}")
         if each.mode == common_pb2.SERVER_MODE_DRAINING:

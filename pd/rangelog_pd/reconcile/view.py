@@ -75,6 +75,7 @@ class ServerView:
     capacity_bytes: int = 0
     log_end: int = 0
     tier_error: str = ""  # what its last check of the tier came to
+    log_error: str = ""  # why its log cannot grow
     feature_level: int = 0  # of its program; 0: not heard yet, or a program that does not tell
     writes: WriteRate = field(default_factory=WriteRate)
     held_bytes: int = 0  # of all replicas that it reported
@@ -149,6 +150,7 @@ class ClusterView:
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
         view.tier_error = request.tier_error[:TIER_ERROR_LENGTH_MAX]
+        view.log_error = request.log_error[:TIER_ERROR_LENGTH_MAX]
         view.feature_level = request.feature_level
         view.writes.note(view.log_end, now_ms)
         self.fleet.note(request.server)

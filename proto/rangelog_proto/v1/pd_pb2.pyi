@@ -589,7 +589,7 @@ class TaskReport(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., done: bool = ..., error: _Optional[str] = ..., failed_servers: _Optional[_Iterable[str]] = ..., writer_answers: bool = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error", "feature_level")
+    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error", "feature_level", "log_error")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -602,6 +602,7 @@ class HeartbeatRequest(_message.Message):
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     TIER_ERROR_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LOG_ERROR_FIELD_NUMBER: _ClassVar[int]
     server: str
     incarnation: int
     sequence: int
@@ -614,7 +615,8 @@ class HeartbeatRequest(_message.Message):
     wall_ms: int
     tier_error: str
     feature_level: int
-    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
+    log_error: str
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ..., feature_level: _Optional[int] = ..., log_error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("directives", "send_complete", "tier_url", "rights_version", "tokens_version", "quotas_version")

@@ -226,6 +226,7 @@ class Agent:
             log_end=store.wal.told_end,
             wall_ms=time.time_ns() // 1_000_000,
             tier_error=self._tier.watch.error,
+            log_error=store.wal.problem,
             feature_level=FEATURE_LEVEL,
         )
         try:

@@ -13,6 +13,7 @@ from rangelog_core.errors import (
     InvalidArgument,
     RangelogError,
     RecordTooLarge,
+    StorageFull,
     StreamNotFound,
     WriterClosed,
     WriterFenced,
@@ -162,6 +163,22 @@ async def test_no_room_in_time_is_certain() -> None:
     with pytest.raises(AppendTimeout) as waited:
         await writer.append(b"never sent", timeout_s=0.01)
     assert not waited.value.outcome_unknown
+    await writer.close(flush=False)
+
+
+async def test_an_append_that_is_late_says_why_servers_took_none() -> None:
+    """What each refused the last one with, over changes of ranges, until it acks one again."""
+    connections = NotingConnections()
+    writer = await opened_writer(connections)
+    runner = writer._running()
+    replica = next(iter(runner._links[0]._open))
+    runner._refusals["z"] = "no room in the log: No space left on device"
+    with pytest.raises(AppendTimeout, match=r": z: no room in the log: No space left on device; the writer retries"):
+        await writer.append(b"sent", timeout_s=0.01)
+    runner.refused(7, replica, StorageFull("no room in the log"))
+    assert runner.problem.startswith(f"{replica.server}: no room in the log; z: no room")
+    runner.acked(0, replica, 0)
+    assert runner.problem.startswith("z: ")
     await writer.close(flush=False)
 
 

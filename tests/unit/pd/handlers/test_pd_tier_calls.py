@@ -56,6 +56,23 @@ async def test_the_checks_of_leader_and_servers_are_shown(ready: Any) -> None:
     assert list(await describe(ready)) == ["pd1", "rs1"]
 
 
+async def test_a_server_whose_log_cannot_grow_is_shown(ready: Any) -> None:
+    """While its heartbeats say so: the cluster is degraded, though all servers are heard of."""
+    await ready.beat("rs2", log_error="No space left on device")
+    described = await cluster.describe_cluster(ready.driver, pb.DescribeClusterRequest())
+    assert [each.health_reason for each in described.servers] == [
+        "",
+        "its log cannot grow: No space left on device",
+        "",
+        "",
+    ]
+    assert described.health == "degraded"
+    assert "range server rs2 is alive: its log cannot grow: No space left on device" in described.reasons
+    await ready.beat("rs2")
+    described = await cluster.describe_cluster(ready.driver, pb.DescribeClusterRequest())
+    assert not any(each.health_reason for each in described.servers)
+
+
 async def test_objects_are_found_by_id(ready: Any) -> None:
     """Those that are there, in any state; ids that were never given out are told by the next one."""
     made = await tiered(ready)

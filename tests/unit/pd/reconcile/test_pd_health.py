@@ -37,6 +37,8 @@ def _described(**changes: Any) -> pd_pb2.DescribeClusterResponse:
          "range server rs1 is suspect"),
         ({"servers": [common_pb2.Server(name="rs1", health="SERVER_HEALTH_DEAD")]}, "degraded",
          "range server rs1 is dead"),
+        ({"servers": [common_pb2.Server(name="rs1", health="SERVER_HEALTH_ALIVE", health_reason="its log is full")]},
+         "degraded", "range server rs1 is alive: its log is full"),
         ({"servers": [common_pb2.Server(name="rs1", health="SERVER_HEALTH_ALIVE", mode="SERVER_MODE_DRAINING")]},
          "degraded", "range server rs1 is draining"),
         ({"members": [pd_pb2.PdMember(name="pd1", leader=True, reachable=True), pd_pb2.PdMember(name="pd2")]},
