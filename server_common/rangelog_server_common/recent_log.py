@@ -6,6 +6,7 @@ What holds: one ring per process, used from any thread; a line is kept as it was
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 import time
@@ -24,6 +25,10 @@ class RecentLog:
     """The ring of a process, and the number that tells this process from the one after a restart."""
 
     def __init__(self, ring: LogRing | None = None) -> None:
+        self.begin(ring)
+
+    def begin(self, ring: LogRing | None = None) -> None:
+        """Begin another log, as a process does that was forked: with an empty ring, and a number of its own."""
         self.run = secrets.randbits(63) | 1
         self._ring = ring if ring is not None else LogRing()
         self._lock = threading.Lock()
@@ -69,3 +74,4 @@ def _json(event: Mapping[str, Any]) -> str:
 
 
 RECENT = RecentLog()
+os.register_at_fork(after_in_child=RECENT.begin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -211,3 +212,19 @@ async def test_numbers_of_an_earlier_process_do_not_count() -> None:
     assert [each.number for each in same.entries] == [3]
     later = await LogsService(recent).ReadLog(logs_pb2.ReadLogRequest(run=recent.run + 1, after=2, limit=9), None)
     assert [each.number for each in later.entries] == [1, 2, 3] and later.run == recent.run
+
+
+def test_a_forked_process_has_a_log_of_its_own() -> None:
+    """Who follows the log over a restart would otherwise take the numbers of the new process for those of the former one."""
+    recent_log.RECENT.note({"level": "error", "event": "of the parent"}, str)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            count = len(recent_log.RECENT.read(limit=9, level="error").entries)
+            os.write(writing, b"%d %d" % (recent_log.RECENT.run, count))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    run, count = map(int, os.read(reading, 100).split())
+    assert run != recent_log.RECENT.run and count == 0
