@@ -14,7 +14,7 @@ from tests.chaos import chaos_engine, chaos_report, chaos_vanished
 from tests.chaos.chaos_faults import REGISTRY
 from tests.chaos.chaos_proxy import DelayProxy
 
-pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(600)]
 
 KINDS = (
     "range-server-killed",
