@@ -49,4 +49,7 @@ UPGRADES: tuple[Mutant, ...] = (
     rare("broker-keeps-what-it-cannot-open", "a journal is down while a broker that can open it runs",
          "rangelog_pd.reconcile.assigning", "        for key in view.unopenable(giver):\n", "        for key in ():\n",
          "pd/reconcile/test_pd_assigning.py"),
+    rare("broker-of-before-asked-for-ever", "each heartbeat of an older broker becomes a registration",
+         "rangelog_pd.handlers.brokers", "min(state.cluster_version, request.feature_level) >= LEVEL_BROKERS",
+         "state.cluster_version >= LEVEL_BROKERS", "pd/handlers/test_pd_broker_calls.py"),
 )  # fmt: skip

@@ -52,9 +52,8 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
     await driver.barrier()
     with driver.state() as state:
         response = driver.brokers.heartbeat(state.owners, request, driver.now_ms())
-        if (
-            state.cluster_version >= LEVEL_BROKERS and not response.register
-        ):  # registered before there was a broker version?
+        tells_level = min(state.cluster_version, request.feature_level) >= LEVEL_BROKERS  # as it registers, by now
+        if tells_level and not response.register:
             response.register = state.owners.brokers[request.name].feature_level != request.feature_level
         response.broker_version = state.owners.broker_version
         if not response.register:

@@ -15,6 +15,7 @@ from rangelog_pd.handlers import cluster as cluster_calls
 from rangelog_pd.handlers.service import bound
 from rangelog_pd.reconcile import topic_watch
 from rangelog_pd.reconcile.owner_commands import MOVE_INTERVAL_MS
+from rangelog_pd.state.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2 as pb
 from rangelog_proto.v1 import pd_pb2, topic_pb2
 from tests.support.pd_topics import refer, true_end
@@ -95,6 +96,32 @@ async def test_the_first_broker_owns_all_at_once(cluster: Any) -> None:
     counts = {each.broker: each.shards + each.journals for each in listed.owned}
     assert counts == {name: owned(cluster, name) for name in ("b1", "b2")}
     assert sum(each.journals for each in listed.owned) == 16
+
+
+async def test_a_broker_registers_once_more_to_tell_its_level(cluster: Any) -> None:
+    """Where the cluster version let it not before; one of before, which registers without, is not asked again and again."""
+
+    async def asked(level: int) -> tuple[bool, int]:
+        request = pb.BrokerHeartbeatRequest(name="b1", incarnation=1, feature_level=level, complete=True)
+        answer = await brokers.broker_heartbeat(cluster.driver, request)
+        return answer.register, answer.broker_version
+
+    async def tell(level: int) -> None:
+        request = pb.RegisterBrokerRequest(
+            request_id=f"r{next(numbers)}", name="b1", incarnation=1, address="b1:1", feature_level=level
+        )
+        await brokers.register_broker(cluster.driver, request)
+
+    state = cluster.machine.state
+    assert state.cluster_version == LEVEL_BROKERS
+    state.cluster_version = LEVEL_BROKERS - 1
+    await tell(LEVEL_BROKERS)
+    assert state.owners.brokers["b1"].feature_level == 0 and await asked(LEVEL_BROKERS) == (False, 0)
+    state.cluster_version = LEVEL_BROKERS
+    assert [await asked(level) for level in (0, LEVEL_BROKERS - 1)] == [(False, 0)] * 2
+    assert await asked(LEVEL_BROKERS) == (True, 0)
+    await tell(LEVEL_BROKERS)
+    assert await asked(LEVEL_BROKERS) == (False, LEVEL_BROKERS)
 
 
 async def test_a_broker_that_refuses_connections_loses_its_shards_at_once(cluster: Any) -> None:
