@@ -17,7 +17,7 @@ from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.proof import ProvedEnd
 from rangelog._read.reader import Reader
 from rangelog._read.stream_view import StreamView, confirmed_end
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, ShardNotFound, TopicNotFound, Unavailable
+from rangelog_core.errors import InvalidArgument, ShardNotFound, TopicNotFound, Unavailable
 from rangelog_core.ids import check_name, shard_stream_name
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -173,18 +173,12 @@ class GroupShards:
         limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def check(shard: topic_pb2.Shard) -> None:
-            wanted = offsets[shard.shard_id]
             if shard.ended_version:
                 end = ProvedEnd(shard.end_offset, exact=True)
             else:
                 async with limit:
                     end = await self._proved_tail(GroupShard(shard.topic_id, shard.shard_id))
-            if wanted <= end.offset:
-                return
-            what = f"the cut names offset {wanted} of shard {shard.shard_id}"
-            if not end.exact:
-                raise Unavailable(f"{what}, and too few replicas answer to decide whether it was written: try again")
-            raise OffsetOutOfRange(f"{what}, which ends at {end.offset}: name an offset up to there", offset=end.offset)
+            end.check_reached(offsets[shard.shard_id], "the cut: ", f"shard {shard.shard_id}")
 
         await asyncio.gather(*(check(each) for each in shards if offsets.get(each.shard_id)))
 

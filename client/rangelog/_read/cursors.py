@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rangelog._arguments import checked_arguments
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata, new_request_id
 from rangelog._read.stream_view import StreamView, confirmed_end
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, RangelogError, Unavailable, error_from_code
+from rangelog_core.errors import InvalidArgument, RangelogError, error_from_code
 from rangelog_core.ids import check_name
 from rangelog_core.limits import CURSOR_METADATA_BYTES_MAX, OFFSET_MAX
 from rangelog_core.net.combined_calls import CombinedCalls
@@ -200,14 +200,7 @@ class StreamCursors:
         """Ask the replicas where the stream ends, if the offset lies beyond the end that is known."""
         if offset <= self._view.stream.next_offset:
             return
-        end = await confirmed_end(self._view, self._connections)
-        if offset <= end.offset:
-            return
-        if end.exact:
-            raise OffsetOutOfRange(
-                f"offset {offset} is beyond the end; the stream ends at {end.offset}", offset=end.offset
-            )
-        raise Unavailable(f"offset {offset}: too few replicas answer to decide whether it was written")
+        (await confirmed_end(self._view, self._connections)).check_reached(offset)
 
 
 def check_metadata(metadata: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rangelog._metadata import Metadata, backoff
 from rangelog._read.hot import HotRange
 from rangelog.protocol.proof import Evidence, Told, weigh
-from rangelog_core.errors import RangelogError, RangeNotFound, StreamNotFound, Unavailable
+from rangelog_core.errors import OffsetOutOfRange, RangelogError, RangeNotFound, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 
 CONFIRM_WAIT_MS = 100
@@ -31,6 +31,31 @@ class ProvedEnd:
 
     offset: int
     exact: bool
+
+    def check_reached(self, offset: int, where: str = "", of: str = "the stream") -> None:
+        """Check an offset that a program has given.
+
+        Args:
+            offset: The offset; the end itself is valid.
+            where: The text before it in messages, such as "topic 't', shard 3: ".
+            of: The stream or shard in messages.
+
+        Raises:
+            OffsetOutOfRange: The offset lies beyond the end, which is the error's `offset`.
+            Unavailable: Too few replicas have answered to decide that.
+
+        Example:
+            >>> ProvedEnd(10, exact=True).check_reached(10)
+        """
+        if offset <= self.offset:
+            return
+        if not self.exact:
+            raise Unavailable(
+                f"{where}offset {offset}: too few replicas answer to decide whether it was written; try again"
+            )
+        raise OffsetOutOfRange(
+            f"{where}offset {offset} is beyond the end of {of}, which ends at {self.offset}", offset=self.offset
+        )
 
 
 async def proved_end(hot: HotRange, metadata: Metadata) -> ProvedEnd:

@@ -37,7 +37,7 @@ from rangelog.spark.starting import OPTION
 from rangelog.spark.stream_options import StreamOptions, literal_prefix
 from rangelog.spark.topic_planning import for_all
 from rangelog.spark.where import parse_where
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, StreamNotFound, Unavailable
+from rangelog_core.errors import InvalidArgument, OffsetTrimmed, StreamNotFound
 from rangelog_core.limits import OFFSET_MAX
 
 
@@ -209,14 +209,7 @@ async def _check_acked(client: Client, name: str, stream_id: int, offset: int) -
     """Raise OffsetOutOfRange, or Unavailable, for an offset that a user has given and that lies beyond the end."""
     view = StreamView(client.metadata, name, stream_id=stream_id, connections=client.connections)
     proved = await confirmed_end(view, client.connections)
-    if offset <= proved.offset:
-        return
-    if not proved.exact:
-        raise Unavailable(f"offset {offset}: too few replicas answer to decide whether it was written; try again")
-    raise OffsetOutOfRange(
-        f"{OPTION}: offset {offset} is beyond the end of stream {name!r}, which ends at {proved.offset}",
-        offset=proved.offset,
-    )
+    proved.check_reached(offset, f"{OPTION}: ", f"stream {name!r}")
 
 
 async def _names(client: Client, options: StreamOptions) -> list[str]:

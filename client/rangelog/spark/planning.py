@@ -14,7 +14,7 @@ from rangelog.spark.dividing import Limits, divide
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, Position
 from rangelog.spark.reading import client_for, stream_reader
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, Unavailable
+from rangelog_core.errors import InvalidArgument, OffsetTrimmed
 
 
 class Plan(NamedTuple):
@@ -45,10 +45,7 @@ async def plan(client: Client, options: Options, selection: Selection) -> Plan:
     if start < first:
         raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
     for asked in (start, end):
-        if asked > tail and not proved.exact:
-            raise Unavailable(f"offset {asked}: too few replicas answer to decide whether it was written; try again")
-        if asked > tail:
-            raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
+        proved.check_reached(asked)
     if start > end:
         if not isinstance(options.end, datetime) and not isinstance(options.start, datetime):
             raise InvalidArgument(f"start {start} is beyond end {end}")

@@ -27,7 +27,7 @@ from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, Position
 from rangelog.spark.planning import limits_of
 from rangelog.spark.reading import client_for, errors_of_shard
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, TopicNotFound, Unavailable
+from rangelog_core.errors import InvalidArgument, OffsetTrimmed, TopicNotFound
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -146,12 +146,7 @@ async def _check_acked(client: Client, topic: str, shard: ShardInfo, offset: int
         return
     with errors_of_shard(topic, shard.shard_id):
         proved = await confirmed_end(_unread(client, topic, shard), client.connections)
-    if offset <= proved.offset:
-        return
-    where = f"topic {topic!r}, shard {shard.shard_id}: offset {offset}"
-    if not proved.exact:
-        raise Unavailable(f"{where}: too few replicas answer to decide whether it was written; try again")
-    raise OffsetOutOfRange(f"{where} is beyond the end; the shard ends at {proved.offset}", offset=proved.offset)
+    proved.check_reached(offset, f"topic {topic!r}, shard {shard.shard_id}: ", "the shard")
 
 
 async def view_of(client: Client, topic: str, shard: ShardInfo, start: int) -> StreamView:
