@@ -6,7 +6,7 @@ What holds (the rules are those that the exhaustive model finds necessary):
 - Of two instances of one member the later one is the member: nothing counts any more that the earlier one sends.
 - A position moves forward only; the larger of two commits stays. A reset moves it anywhere, and hands every shard out anew.
 - A shard is handed out when all its ancestors are finished: ended by the placement driver, and committed up to that end. One
-  that was trimmed behind a position is not: its member is told, by OffsetTrimmed, or goes on behind it as it was made to.
+  that was trimmed behind a position is not: its member gets OffsetTrimmed, or goes on behind it with `skip_trimmed`.
 - A shard that moves while its member lives is taken away only when the member has released it: it commits first, so the next
   member repeats nothing.
 - What a transaction is about to commit counts by its coordinator's word; until then the shard is handed to nobody else.
@@ -140,7 +140,7 @@ class Group:
     # ---- shards
 
     def position(self, shard: Shard) -> int:
-        """Return where a member begins that gets a shard: also at what was trimmed meanwhile, which is then told to it."""
+        """Return where a member begins to read a shard: the committed position, also where its records are trimmed by now."""
         start = shard.facts.start_offset if shard.facts is not None else 0
         if shard.offset is None or self.passes_trimmed:
             return max(start, shard.offset or 0)

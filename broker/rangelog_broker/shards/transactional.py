@@ -27,6 +27,7 @@ from rangelog_core.limits import MIB
 INSTANCES_MAX = 10_000
 """That are known to be given by their coordinators; another one is asked for again."""
 QUEUED_MAX = 1_000
+"""Batches of one shard that wait for its side log, and as many that wait for coordinators."""
 STAGED_BYTES_MAX = 64 * MIB
 """Of one shard: what is staged is kept in memory until its transaction is decided."""
 
@@ -182,16 +183,14 @@ class ShardTransactions:
     def _verify_first(
         self, verify: Verify, instance: Instance, number: int, producer: Producer, queued: _Queued
     ) -> None:
+        if sum(map(len, self._verifying.values())) >= QUEUED_MAX:
+            raise Overloaded(f"{QUEUED_MAX} batches at shard {self._name} wait for coordinators")
         waiting = self._verifying.get(instance)
         if waiting is None:
-            if len(self._verifying) >= QUEUED_MAX:
-                raise Overloaded(f"{QUEUED_MAX} programs begin to write to shard {self._name}")
             waiting = self._verifying[instance] = []
             task = asyncio.create_task(self._verified(verify, instance, number, producer))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-        elif len(waiting) >= QUEUED_MAX:
-            raise Overloaded(f"the coordinator of {instance[0]!r} is being asked")
         waiting.append(queued)
 
     async def _verified(self, verify: Verify, instance: Instance, number: int, producer: Producer) -> None:
