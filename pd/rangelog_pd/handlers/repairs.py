@@ -62,7 +62,7 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
             if found.state == common_pb2.RANGE_STATE_OPEN:
                 _add_survivor_end(driver, state, found, request)
             elif not driver.view.holders(state, found, driver.now_ms()):
-                request.lacking_servers.extend(driver.view.lacking(found, driver.now_ms()))
+                request.lacking_servers.extend(driver.view.lacking(found, driver.now_ms(), driver.time_ms()))
     response = await driver.propose_request(pb.AcceptLossResponse, request.request_id, accept_loss=request)
     driver.fill_in(response.range)
     if response.HasField("kept"):

@@ -49,7 +49,7 @@ def commands(
         _hot_drops(state, upkeep, time_ms),
         _dead_uploads(state, view, now_ms, time_ms),
         retention(state, upkeep, time_ms, has_tier=has_tier),
-        _repairs(state, view, now_ms),
+        _repairs(state, view, now_ms, time_ms),
         upkeep.moves.commands(state, now_ms),
     ):
         for command in source:
@@ -78,7 +78,7 @@ def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) 
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))
 
 
-def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
+def _repairs(state: State, view: ClusterView, now_ms: float, time_ms: int) -> Iterator[pd_state_pb2.Command]:
     """Yield replacements for members of sealed ranges that are lost for good, or for long, and further members, one at a time,
     for ranges that were created while servers were few. Ranges with few copies come first."""
     repairs = view.upkeep.repairs
@@ -96,16 +96,21 @@ def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_stat
         repairs.waiting.discard(key)
         if found is None or found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped or found.lost:
             continue
-        wanted, blocked = _repair(state, view, placer, found, now_ms)
+        lacking = view.lacking(found, now_ms, time_ms)
+        wanted, blocked = _repair(state, view, placer, found, lacking, now_ms)
         if wanted:
             repairs.put(key)  # until the state shows it done
             yield from wanted
         elif blocked:
-            repairs.block(key, blocked, lost=may_be_lost(state, found, view.lacking(found, now_ms)))
+            lost = may_be_lost(state, found, lacking)
+            if lost or time_ms - found.sealed_ms > 2 * view.dead_ms:
+                repairs.block(key, blocked, lost=lost)
+            else:
+                repairs.put(key)  # what its servers have is not known yet
 
 
 def _repair(
-    state: State, view: ClusterView, placer: Placer, found: common_pb2.Range, now_ms: float
+    state: State, view: ClusterView, placer: Placer, found: common_pb2.Range, lacking: list[str], now_ms: float
 ) -> tuple[list[pd_state_pb2.Command], str]:
     """Return the commands that repair one range, and, where there are none although some are wanted, the reason.
 
@@ -117,7 +122,6 @@ def _repair(
         return [], ""
     if found.start_offset < found.end_offset and not view.holders(state, found, now_ms):
         left = [each.server for each in left_of(state, found)]
-        lacking = view.lacking(found, now_ms)
         away = [each for each in left if each not in lacking]
         if away:
             return [], f"no server at hand has a whole copy; bring back {', '.join(away)}"

@@ -242,14 +242,20 @@ class ClusterView:
                 found.append(common_pb2.Replica(server=name, incarnation=incarnation))
         return found
 
-    def lacking(self, of: common_pb2.Range, now_ms: float) -> list[str]:
-        """Return the servers of members that answer, and report no whole copy of a sealed range nor a damaged one."""
+    def lacking(self, of: common_pb2.Range, now_ms: float, time_ms: int) -> list[str]:
+        """Return the servers of members that answer, and report no whole copy of a sealed range nor a damaged one.
+
+        `time_ms`: cluster time. What a server reported before it can have known of the seal says nothing of its copy: it counts
+        what was received as late after the seal as it takes to call a server dead, far longer than a heartbeat is under way.
+        """
         key = (of.stream_id, of.index)
+        sealed_for_ms = time_ms - of.sealed_ms if of.sealed_ms else 0
         found = []
         for member in of.replicas:
             view = self.servers.get(member.server)
             answers = view is not None and view.complete and view.incarnation == member.incarnation
-            if not answers or self.silent_ms(member.server, now_ms) > self.dead_ms:
+            silent_ms = self.silent_ms(member.server, now_ms)
+            if not answers or silent_ms > self.dead_ms or sealed_for_ms - silent_ms < self.dead_ms:
                 continue
             report = self.report(member.server, member.incarnation, key)
             has_it = report is not None and (report.state in _WITH_COPY or report.durable_offset >= of.end_offset)

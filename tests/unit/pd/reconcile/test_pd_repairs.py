@@ -115,6 +115,26 @@ def test_a_member_that_has_just_taken_a_place_brings_nothing_back(pd: Any, whole
         assert not lost, "it may have all of it"
 
 
+def test_what_was_reported_before_a_seal_proves_no_loss(pd: Any, make_report: Any) -> None:
+    """Heartbeats under way when a range is sealed show less than the servers have: it is not lost by them, and later it may be."""
+    made = pd.create_stream()
+    pd.open_writer()
+    pd.create_range(made.stream_id, 1, 0, "rs1", "rs2", "rs3")
+    pd.seal(made.stream_id, 0, 1, 10)
+    repairs, now = pd.view.upkeep.repairs, 0
+    for name in ("rs1", "rs2"):
+        pd.register(name, incarnation=77)
+    for now in range(0, 2 * pd.view.dead_ms, 1_000):
+        for name in ("rs1", "rs2"):
+            pd.beat(name)
+        pd.beat("rs3", *([make_report(made.stream_id, 0, "OPEN", end=3)] if now < 2_000 else []))
+        pd.reconcile()
+        found = pd.state.ranges.of(made.stream_id)[0]
+        lacking = pd.view.lacking(found, pd.now_ms, pd.wall_ms)
+        assert ("rs3" in lacking) == bool(repairs.lost) == (now >= pd.view.dead_ms), now
+        pd.pass_ms(1_000)
+
+
 def test_progress_is_counted_until_nothing_is_lacking(pd: Any, whole: int, make_report: Any) -> None:
     """A replaced member is copying until it reports all of the range; then one repair is done, with its bytes."""
     repairs = pd.view.upkeep.repairs
