@@ -9,6 +9,7 @@ if the installation fails its last lines. uv compiles nothing: the first import 
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 
 LINES_KEPT = 20
 TICK_S = 10.0
+PRUNE_S = 60.0
 PIP = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable)
 _FOR_UV = {
@@ -96,7 +98,11 @@ def install_by_uv(lock: Path) -> bool:
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
     environment = {**os.environ, **settings_for_uv(configured, os.environ)}
-    return not run([*UV, "--require-hashes", "-r", str(lock)], environment)
+    if run([*UV, "--require-hashes", "-r", str(lock)], environment):
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a cache without it is larger: some indexes make uv build Spark each time
+        subprocess.run([sys.executable, "-m", "uv", "--quiet", "cache", "prune"], timeout=PRUNE_S, check=False)
+    return True
 
 
 def main(arguments: list[str]) -> int:
