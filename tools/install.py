@@ -100,7 +100,7 @@ def install_by_uv(lock: Path) -> bool:
     environment = {**os.environ, **settings_for_uv(configured, os.environ)}
     if run([*UV, "--require-hashes", "-r", str(lock)], environment):
         return False
-    with contextlib.suppress(subprocess.TimeoutExpired):  # a cache without it is larger: some indexes make uv build Spark each time
+    with contextlib.suppress(subprocess.TimeoutExpired):  # with some indexes uv builds Spark, 1.4 GB, each time anew
         subprocess.run([sys.executable, "-m", "uv", "--quiet", "cache", "prune"], timeout=PRUNE_S, check=False)
     return True
 

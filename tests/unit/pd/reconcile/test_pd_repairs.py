@@ -116,7 +116,7 @@ def test_a_member_that_has_just_taken_a_place_brings_nothing_back(pd: Any, whole
 
 
 def test_what_was_reported_before_a_seal_proves_no_loss(pd: Any, make_report: Any) -> None:
-    """Heartbeats under way when a range is sealed show less than the servers have: it is not lost by them, and later it may be."""
+    """Heartbeats under way when a range is sealed show less than the servers have: only later ones say that it is lost."""
     made = pd.create_stream()
     pd.open_writer()
     pd.create_range(made.stream_id, 1, 0, "rs1", "rs2", "rs3")
