@@ -111,6 +111,7 @@ class Runtime:
             stack.push_async_callback(calls.close)
             inquiries = Inquiries(calls)
             owned.on_staged, owned.verify = inquiries.note, inquiries.verify
+            owned.broker_version = lambda: journals.broker_version
             owned.scaling.end_transaction = inquiries.end
             add_services(stack, control, settings, calls, topics, journals, owned)
             control_port = await control.start(settings.control_listen, SERVICES)

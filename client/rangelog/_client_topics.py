@@ -207,9 +207,9 @@ class TopicOperations:
 
         Args:
             topic: "namespace/name", or the name of a topic in the namespace "default".
-            producer_id: The same in each instance of one logical producer, 0 to 2^64 - 1; None: an id of its own.
+            producer_id: The same in each instance of one logical producer, 0 to 2^63 - 1; None: an id of its own.
             producer_epoch: Higher in each later instance, 0 to 2^32 - 1. Once a record of a later instance is in a shard,
-                earlier instances are fenced there.
+                earlier instances are fenced there. Of no meaning without an id.
             append_timeout_s: Default limit of a send, flush or wait in seconds.
             open_timeout_s: Limit of the opening in seconds.
             inflight_bytes_max: Bytes that may be sent and not acked before `ready` waits.

@@ -47,12 +47,23 @@ KNOWN_CRITICAL_TAGS: frozenset[int] = frozenset()
 """Critical tags that this program's readers understand."""
 
 
+OWN_IDS = 1 << 63
+"""Producer ids from here on are drawn by lot, one for each producer: no later instance has the same."""
+DATED_EPOCHS = 1 << 24
+"""Epochs of such an id from here on are dates, in minutes since 1970: shards forget producers by them."""
+
+
 class Producer(NamedTuple):
     """The sender of a batch: `sequence` counts the batches of one (producer_id, epoch), which makes a retry harmless."""
 
     producer_id: int
     epoch: int
     sequence: int
+
+
+def is_dated(producer_id: int, epoch: int) -> bool:
+    """Whether an epoch is the date at which a producer with an id of its own began to use it."""
+    return producer_id >= OWN_IDS and epoch >= DATED_EPOCHS
 
 
 class MergedFrom(NamedTuple):

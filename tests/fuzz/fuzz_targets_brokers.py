@@ -70,7 +70,7 @@ class _Shards:
 
     def produce(self, header: BatchHeader, producer: Producer, data: bytes, reply: Any, request_id: int) -> None:
         """As OwnedShard."""
-        found = self.owner.offer(producer, header.count, header.max_timestamp_ms)
+        found = self.owner.offer(producer, header.count)
         if isinstance(found, InFlight):
             self.waiting.append((found.offset, reply, request_id))
         elif found.standing is Standing.NEXT:

@@ -112,7 +112,7 @@ class ShardSide:
         producer = Producer(ORDINARY_PRODUCER, 0, self._ordinary)
         self._ordinary += 1
         data = made_batch(producer, b"-")
-        found = self.owner.offer(producer, 1, 5)
+        found = self.owner.offer(producer, 1)
         self.log.append((found.offset, data))
 
     def merge(self, key: TransactionKey, origin: int) -> int:

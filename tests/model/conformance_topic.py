@@ -17,7 +17,7 @@ from rangelog_core.errors import PreconditionFailed, RangelogError, StreamSealed
 from rangelog_proto.v1 import topic_pb2
 from tests.model.conformance_topic_driver import TopicDriver
 from tests.model.conformance_topic_producer import ProducerSide
-from tests.model.conformance_topic_shards import AFTER_ALL_MS, ShardSide
+from tests.model.conformance_topic_shards import AFTER_ALL, ShardSide
 from tests.model.conformance_walks import OutOfStep, Step
 from tests.model.topic_model import TopicModel
 from tests.model.topic_owners import AWAY, HELD, MISSING, STALE, TAKE
@@ -170,7 +170,7 @@ class TopicWalk:
         producer = self.side.producer(_batch(who, item))
         found = table.find(producer)
         if answer == "fenced" and found.standing is not Standing.FENCED:
-            table.expire(AFTER_ALL_MS)
+            table.expire(AFTER_ALL)
             found = table.find(producer)
         side = self.producers[int(who)]
         if found.standing is Standing.FENCED:
@@ -228,7 +228,7 @@ class TopicWalk:
     def _expire(self, shard: str, who: str) -> None:
         owner = self.side.logs[_at(shard)].owner
         assert owner is not None
-        owner.table.expire(AFTER_ALL_MS)
+        owner.table.expire(AFTER_ALL)
 
     def _close(self, shard: str, end: str, landed: str) -> None:
         at = _at(shard)

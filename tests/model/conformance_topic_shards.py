@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import AckedBatch, Found, ProducerTable, Standing
 from rangelog_broker.shards.state import ShardState
-from rangelog_core.batch_extension import Producer
+from rangelog_core.batch_extension import OWN_IDS, Producer
 from tests.model.topic_state import PARENTS, SHARDS, Batch, Shard, Topic
 
-AFTER_ALL_MS = 1
+AFTER_ALL = 1 << 62
 
 
 @dataclass(slots=True)
@@ -41,7 +41,9 @@ class ShardSide:
 
     def producer(self, batch: Batch) -> Producer:
         """Return a batch's number as owners have it."""
-        return Producer(self.instance.producer_of(batch.who), self.instance.epoch_of(batch.who), batch.sequence)
+        return Producer(
+            OWN_IDS + self.instance.producer_of(batch.who), self.instance.epoch_of(batch.who), batch.sequence
+        )
 
     def table(self, at: int, count: int | None = None) -> ProducerTable:
         """Fold the first batches of a log, on the epochs of its ancestors."""
@@ -79,7 +81,7 @@ class ShardSide:
         log = self.logs[at]
         table = self.table(at, count)
         if expired:
-            table.expire(AFTER_ALL_MS)
+            table.expire(AFTER_ALL)
         log.snapshot = count, list(table.snapshot())
 
     def offer(self, at: int, batch: Batch) -> Found | InFlight:
@@ -87,9 +89,9 @@ class ShardSide:
         owner = self.logs[at].owner
         assert owner is not None, "nobody owns the shard"
         producer = self.producer(batch)
-        found = owner.offer(producer, len(batch.records), 0)
+        found = owner.offer(producer, len(batch.records))
         if isinstance(found, Found) and found.standing is Standing.NEXT:
-            self.logs[at].landing.append(AckedBatch(producer, found.offset, found.end_offset, 0))
+            self.logs[at].landing.append(AckedBatch(producer, found.offset, found.end_offset))
         return found
 
     def land(self, at: int) -> None:

@@ -130,7 +130,7 @@ def _map_of_any_version(self: ProducerCore, version: int, shards: list[core.Mapp
     _mapped(self, version, shards)
 
 
-def _expire_without_floors(self: ProducerTable, before_ms: int) -> int:
+def _expire_without_floors(self: ProducerTable, below: int) -> int:
     count = len(self._entries)
     self._entries.clear()
     return count

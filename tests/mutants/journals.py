@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant, rare
 
+_TABLE = "rangelog_broker.shards.producer_table"
+_CORE = "rangelog._produce.core"
+
 
 def _seeds(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     """Only in the seeds that have a journal."""
@@ -88,4 +91,32 @@ JOURNALS: tuple[Mutant, ...] = (
           "shards/test_live_and_replayed.py"),
     _tested("journal-session-by-its-place", "a client takes the results of another one's commands, whose session it guesses",
           "rangelog_broker.journal.owner", "number if self.fold.level >= LEVEL_BROKERS else 0", "0", "journal/test_journal.py"),
+    _tested("producers-are-kept-for-good", "each start of a program stays in the tables of its shards",
+          "rangelog_broker.shards.shard", "        if self.may_expire():\n", "        if False:\n", "shards/test_owned_shard.py"),
+    _tested("producers-expire-before-all-know", "an earlier broker cannot open a shard from whose table producers are gone",
+          "rangelog_broker.shards.shard", "        if self.may_expire():\n", "        if True:\n", "shards/test_owned_shard.py"),
+    _tested("producers-leave-no-floor", "the late retry of a forgotten producer is taken for a new batch", _TABLE,
+          "                self._dated_floor = max(epoch + 1, self._dated_floor)\n", "                pass\n",
+          "shards/test_producer_table.py"),
+    _tested("producers-floor-for-all-that-are-known", "a long-lived producer is fenced since others expired", _TABLE,
+          "        if entry is None and floor < self._dated_floor and", "        if floor < self._dated_floor and",
+          "shards/test_producer_table.py"),
+    _tested("producers-with-names-expire", "a program that was idle for a day is fenced by nobody", _TABLE,
+          "        if producer_id >= OWN_IDS:\n", "        if True:\n", "shards/test_producer_table.py"),
+    _tested("producers-expired-break-the-fold", "a shard is not opened again after a snapshot without a producer", _TABLE,
+          "(is_dated(producer_id, epoch) and epoch < self._dated_floor)", "False", "shards/test_producer_table.py"),
+    _tested("producers-any-date", "one client makes every producer of a shard begin anew, again and again",
+          "rangelog_broker.shards.shard", "if producer.epoch > self._latest_date and", "if False and",
+          "shards/test_owned_shard.py"),
+    rare("producer-begins-anew-in-doubt", "a batch that was sent again is in the log twice", _CORE,
+         " or sequence < lane.sent_again:\n", ":\n", "client/produce/test_dated_walks.py"),
+    rare("producer-begins-anew-behind-a-gap", "a batch without an answer is numbered anew", _CORE,
+         "        if sequence != next(iter(lane.unresolved), None) or", "        if sequence not in lane.unresolved or",
+         "client/produce/test_producer_core.py"),
+    rare("producer-dates-what-is-in-doubt", "an epoch begins while batches of the former one have no outcome", _CORE,
+         "        if self.is_dated and not lane.unresolved and", "        if self.is_dated and",
+         "client/produce/test_producer_core.py"),
+    rare("producer-late-refusals-count", "refusals of what was sent under the former epoch end the producer",
+         "rangelog._produce.shard_link", "        attachment.missing = sent_before\n        return True\n", "        return True\n",
+         "client/produce/test_producer_faults.py"),
 )  # fmt: skip

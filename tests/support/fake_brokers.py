@@ -259,12 +259,12 @@ class FakeTopic:
             raise ShardEnded("it is being scaled")
         if shard.broker is not connection.broker or shard.owner is None:
             raise NotOwner("somebody else's")
-        found = shard.owner.offer(producer, header.count, header.max_timestamp_ms)
+        found = shard.owner.offer(producer, header.count)
         if isinstance(found, InFlight):
             self.seen["again in flight"] += 1
             shard.waiting.append((connection, frame.request_id, found))
         elif found.standing is Standing.NEXT:
-            batch = AckedBatch(producer, found.offset, found.end_offset, header.max_timestamp_ms)
+            batch = AckedBatch(producer, found.offset, found.end_offset)
             shard.landing.append((batch, decode_records(frame.payload)))
             shard.waiting.append((connection, frame.request_id, InFlight(found.offset, found.end_offset)))
             if self.flushes:

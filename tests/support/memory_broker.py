@@ -39,6 +39,7 @@ class MemoryBroker:
         )
         self.registration = Registration(BrokerClient(client.metadata.pd), row, self.owned, self.host.unopenable)
         self.registration.heard_version = self.journals.heard_version
+        self.owned.broker_version = lambda: self.journals.broker_version
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> MemoryBroker:

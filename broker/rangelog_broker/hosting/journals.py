@@ -58,13 +58,14 @@ class OwnedJournals:
         self.on_coordinator: Callable[[int], object] = lambda number: None
         """Called with the number of a coordinator journal that was opened."""
         self._tables: dict[OwnedKey, Journal[TablePartition]] = {}
-        self._broker_version = 0
+        self.broker_version = 0
+        """As it was last heard of."""
 
     def heard_version(self, broker_version: int) -> None:
         """Have the journals follow the broker version: all that are open, and each that is opened."""
-        if broker_version <= self._broker_version:
+        if broker_version <= self.broker_version:
             return
-        self._broker_version = broker_version
+        self.broker_version = broker_version
         for coordinator in self._coordinators.values():
             coordinator.journal.raise_level(broker_version)
         for table in self._tables.values():
@@ -94,7 +95,7 @@ class OwnedJournals:
         request = topic_pb2.EnsureLogRequest(request_id=uuid.uuid4().hex, shard_id=key[1])
         ensured = await self._topics.ensure_log(request, timeout_s=CALL_TIMEOUT_S)
         journal = await Journal.open(self._client, ensured.stream.name, partial(coordinator_machine, key[1]))
-        journal.raise_level(self._broker_version)
+        journal.raise_level(self.broker_version)
         made = Coordinator(
             journal,
             JournalPart(journal, GROUPS),
@@ -108,7 +109,7 @@ class OwnedJournals:
     async def open_table(self, key: OwnedKey) -> Awaitable[None]:
         """Open the journal of a table's partition; return what waits until it is closed. Raises as Journal.open."""
         journal = await Journal.open(self._client, shard_stream_name(*key), TablePartition)
-        journal.raise_level(self._broker_version)
+        journal.raise_level(self.broker_version)
         self._tables[key] = journal
         return _until_closed(journal, self._tables, key, journal)
 

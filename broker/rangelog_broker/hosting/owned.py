@@ -19,6 +19,7 @@ from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.transactional import Verify
 from rangelog_core.batch_extension import Producer
 from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
 LOAD_INTERVAL_S = 1.0
@@ -39,6 +40,7 @@ class OwnedShards:
         self.is_assigned = is_assigned
         self._open_table = open_table
         self.on_staged: Callable[[OwnedShard], object] = lambda shard: None
+        self.broker_version: Callable[[], int] = lambda: 0
         self.verify: Verify | None = None
         """Asks the coordinators of transactions; None: there are none."""
         self._client = client
@@ -70,6 +72,7 @@ class OwnedShards:
             return None
         shard = await OwnedShard.open(self._client, self._topics, self.finished, row)
         self._open[key] = shard
+        shard.may_expire = lambda: self.broker_version() >= LEVEL_BROKERS
         shard.transactions.verify = self.verify
         shard.transactions.on_staged = partial(self.on_staged, shard)
         if shard.transactions.staged():

@@ -56,7 +56,7 @@ class ShardOwner:
         self._in_flight: deque[AckedBatch | MergedBatch] = deque()
         self._pending: dict[int, _Pending] = {}
 
-    def offer(self, producer: Producer, records: int, timestamp_ms: int) -> Found | InFlight:
+    def offer(self, producer: Producer, records: int) -> Found | InFlight:
         """Take a batch. NEXT: it is to be appended now, at the returned offset; InFlight: it is, and waits for its ack.
 
         Any other standing is the answer: nothing changes.
@@ -66,7 +66,7 @@ class ShardOwner:
             return found
         offset, end_offset = self.next_offset, self.next_offset + records
         self.next_offset = end_offset
-        self._in_flight.append(AckedBatch(producer, offset, end_offset, timestamp_ms))
+        self._in_flight.append(AckedBatch(producer, offset, end_offset))
         pending = self._pending.get(producer.producer_id)
         if pending is None or pending.epoch != producer.epoch:
             pending = self._pending[producer.producer_id] = _Pending(producer.epoch, producer.sequence)

@@ -6,6 +6,11 @@ What holds:
   a higher epoch of one, begins at 0.
 - A floor is the lowest epoch of a producer that is still taken. A child shard starts with floors at the highest epochs of all
   its ancestors; it never inherits sequences. A producer that expires leaves a floor above its epoch: its late retry is refused.
+- Producers with dated epochs (`is_dated`) share one floor, so what expires leaves nothing behind: whoever is not known and has
+  an earlier date takes a later one. A child inherits nothing of them, since no other instance has their ids. Named producers
+  never expire: there are as many as their users have names for.
+- Idle is who has no batch behind the log's end of a day ago, which the table notes with the owner's clock at each snapshot. A
+  clock that jumps lets producers expire early: they take another date, and only a batch in doubt at that time stays in doubt.
 - Expiry is not in the log: another owner may take more batches of a producer that a snapshot let expire. They follow in any
   fold of the log behind that snapshot, and the floor stays.
 
@@ -15,13 +20,14 @@ and snapshots are those that the exhaustive model finds necessary.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from rangelog_core.batch_extension import Producer
+from rangelog_core.batch_extension import OWN_IDS, Producer, is_dated
 from rangelog_core.errors import Corruption
 
 WINDOW = 5
@@ -30,10 +36,18 @@ to count those without an outcome is not enough, since acks may be lost and late
 PRODUCERS_PER_PIECE = 4_096
 """Producers in one piece of a snapshot: at most half a MiB."""
 
-_PRODUCER = struct.Struct("<QIQqB")  # id, epoch, next sequence, last timestamp in ms, batches
+IDLE_MS = 86_400_000
+"""A producer without a batch for so long expires."""
+MARK_INTERVAL_MS = 3_600_000
+OWN_PRODUCERS_MAX = 100_000
+"""Producers with ids of their own that a snapshot keeps: those with the latest batches."""
+
+_PRODUCER = struct.Struct("<QIQqB")  # id, epoch, next sequence, 0 (once a timestamp), batches
 _BATCH = struct.Struct("<QI")  # base offset, records
 _FLOOR = struct.Struct("<QI")  # producer id, epoch
-_FLOORS, _PRODUCERS = b"F", b"P"
+_DATED_FLOOR = struct.Struct("<Q")
+_MARK = struct.Struct("<QQ")  # a time in ms, and where the log ended then
+_FLOORS, _PRODUCERS, _DATES = b"F", b"P", b"D"
 
 
 class Standing(Enum):
@@ -61,16 +75,14 @@ class AckedBatch(NamedTuple):
     producer: Producer
     offset: int
     end_offset: int
-    timestamp_ms: int
 
 
 class _Entry:
-    __slots__ = ("epoch", "last_ms", "next_sequence", "offsets")
+    __slots__ = ("epoch", "next_sequence", "offsets")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.next_sequence = 0
-        self.last_ms = 0
         self.offsets: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # [base, end) of the last batches
 
 
@@ -84,6 +96,11 @@ class ProducerTable:
         """`floors`: of a child shard, the `epochs` of all its ancestors."""
         self._entries: dict[int, _Entry] = {}
         self._floors: dict[int, int] = dict(floors or {})
+        self._recent: OrderedDict[int, None] = (
+            OrderedDict()
+        )  # producers with ids of their own, by the end of their last batch
+        self._dated_floor = 0
+        self._marks: list[tuple[int, int]] = []  # (time in ms, end of the log), both rising: at most those of a day
         self.begins_in_the_middle = False
         """The first batch of a producer that is noted may be any of its batches: those before it were trimmed unseen."""
 
@@ -101,6 +118,8 @@ class ProducerTable:
         producer_id, epoch, sequence = producer
         entry = self._entries.get(producer_id)
         floor = self.floor(producer_id)
+        if entry is None and floor < self._dated_floor and is_dated(producer_id, epoch):
+            floor = self._dated_floor
         if epoch < floor:
             return Found(Standing.FENCED, epoch=floor)
         if entry is None or entry.epoch < epoch:
@@ -121,30 +140,55 @@ class ProducerTable:
         if entry is None or entry.epoch < epoch:
             entry = self._entries[producer_id] = _Entry(epoch)
         entry.next_sequence = sequence + 1
-        entry.last_ms = max(entry.last_ms, batch.timestamp_ms)
         entry.offsets.append((batch.offset, batch.end_offset))
+        if producer_id >= OWN_IDS:
+            self._recent[producer_id] = None
+            self._recent.move_to_end(producer_id)
 
     def _follows(self, entry: _Entry | None, producer: Producer) -> bool:
         """Whether the log may have this batch next."""
         producer_id, epoch, sequence = producer
         if entry is not None and entry.epoch >= epoch:
             return entry.epoch == epoch and sequence == entry.next_sequence
-        if entry is None and self.begins_in_the_middle:
+        if entry is None and (
+            self.begins_in_the_middle or (is_dated(producer_id, epoch) and epoch < self._dated_floor)
+        ):
             return True
         floor = self._floors.get(producer_id, 0)
         return sequence == 0 if epoch >= floor else epoch + 1 == floor  # the floor is that of an expiry
 
     def epochs(self) -> dict[int, int]:
-        """Return the floor of each producer: what a child shard starts with."""
-        return self._floors | {producer_id: self.floor(producer_id) for producer_id in self._entries}
+        """Return the floor of each producer that another instance may follow: what a child shard starts with."""
+        known = {each: self.floor(each) for each, entry in self._entries.items() if not is_dated(each, entry.epoch)}
+        return self._floors | known
 
-    def expire(self, before_ms: int) -> int:
-        """Forget the batches of producers without one since `before_ms`; return how many producers they were."""
-        idle = [producer_id for producer_id, entry in self._entries.items() if entry.last_ms < before_ms]
-        for producer_id in idle:
-            above = self._entries.pop(producer_id).epoch + 1
-            self._floors[producer_id] = max(above, self._floors.get(producer_id, 0))
-        return len(idle)
+    def expire_idle(self, time_ms: int, end_offset: int) -> int:
+        """Forget who was idle for a day at this time, when the log ends there; return how many producers they were."""
+        marks = self._marks = [mark for mark in self._marks if mark[0] <= time_ms]  # the clock may have gone back
+        if not marks or time_ms - marks[-1][0] >= MARK_INTERVAL_MS:
+            marks.append((time_ms, end_offset))
+        below = 0
+        while marks[0][0] <= time_ms - IDLE_MS:
+            below = marks.pop(0)[1]
+        return self.expire(below, OWN_PRODUCERS_MAX)
+
+    def expire(self, below: int, kept_max: int = 1 << 62) -> int:
+        """Forget the producers with ids of their own whose batches all end at or below an offset; return how many they were.
+
+        Of the others the latest `kept_max` stay. Takes time for those that go.
+        """
+        before = len(self._recent)
+        while self._recent:
+            producer_id = next(iter(self._recent))
+            if len(self._recent) <= kept_max and self._entries[producer_id].offsets[-1][1] > below:
+                break
+            del self._recent[producer_id]
+            epoch = self._entries.pop(producer_id).epoch
+            if is_dated(producer_id, epoch):
+                self._dated_floor = max(epoch + 1, self._dated_floor)
+            else:
+                self._floors[producer_id] = max(epoch + 1, self._floors.get(producer_id, 0))
+        return before - len(self._recent)
 
     # ---- snapshots
 
@@ -152,10 +196,15 @@ class ProducerTable:
         """Return the table in pieces; later batches do not change what the iterator yields."""
         floors = list(self._floors.items())
         rows = [
-            (producer_id, entry.epoch, entry.next_sequence, entry.last_ms, tuple(entry.offsets))
+            (producer_id, entry.epoch, entry.next_sequence, 0, tuple(entry.offsets))
             for producer_id, entry in self._entries.items()
         ]
-        return _pieces(floors, rows)
+        dates = []
+        if self._marks or self._dated_floor:
+            dates.append(
+                _DATES + _DATED_FLOOR.pack(self._dated_floor) + b"".join(_MARK.pack(*each) for each in self._marks)
+            )
+        return itertools.chain(dates, _pieces(floors, rows))
 
     @classmethod
     def restore(cls, pieces: Iterable[bytes]) -> ProducerTable:
@@ -167,21 +216,26 @@ class ProducerTable:
                     table._floors.update(_FLOOR.iter_unpack(piece[1:]))
                 elif piece[:1] == _PRODUCERS:
                     table._restore(piece)
+                elif piece[:1] == _DATES:
+                    (table._dated_floor,) = _DATED_FLOOR.unpack_from(piece, 1)
+                    table._marks = list(_MARK.iter_unpack(piece[1 + _DATED_FLOOR.size :]))
                 else:
                     raise Corruption("a snapshot of producers has a piece of an unknown kind")
         except struct.error as error:
             raise Corruption("a snapshot of producers does not decode") from error
+        own = [each for each in table._entries if each >= OWN_IDS]
+        table._recent = OrderedDict.fromkeys(sorted(own, key=lambda each: table._entries[each].offsets[-1][1]))
         return table
 
     def _restore(self, piece: bytes) -> None:
         at = 1
         while at < len(piece):
-            producer_id, epoch, next_sequence, last_ms, count = _PRODUCER.unpack_from(piece, at)
+            producer_id, epoch, next_sequence, _, count = _PRODUCER.unpack_from(piece, at)
             at += _PRODUCER.size
             if not 0 < count <= min(WINDOW, next_sequence):
                 raise Corruption(f"a snapshot of producers has {count} of {next_sequence} batches of one producer")
             entry = self._entries[producer_id] = _Entry(epoch)
-            entry.next_sequence, entry.last_ms = next_sequence, last_ms
+            entry.next_sequence = next_sequence
             for _ in range(count):
                 offset, records = _BATCH.unpack_from(piece, at)
                 at += _BATCH.size

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Protocol
 from rangelog import Ack, Client, Writer
 from rangelog.errors import (
     InternalError,
+    InvalidArgument,
     NotOwner,
     OutcomeUnknown,
     OutOfOrder,
@@ -38,7 +40,7 @@ from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.shards.state import ShardState
 from rangelog_broker.shards.transactional import STAGED_BYTES_MAX, ShardTransactions
 from rangelog_core.batch import BatchHeader, peek_header, with_extension
-from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged
+from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged, is_dated
 from rangelog_core.ids import shard_stream_name, side_log_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.topic_client import TopicClient
@@ -97,6 +99,9 @@ class OwnedShard:
         self._waiting: dict[int, list[tuple[Reply, int]]] = {}  # by offset
         self._since_bytes = self._since_batches = 0  # the last snapshot
         self._snapshot_task: asyncio.Task[None] | None = None
+        self.may_expire: Callable[[], bool] = lambda: False
+        """Whether producers expire: once every broker that may open the shard can read a table from which some are gone."""
+        self._latest_date = _latest_date()
         self._proof: asyncio.Task[None] | None = None
         self._prove_again_s = 0.0
         self.transactions: ShardTransactions
@@ -291,13 +296,18 @@ class OwnedShard:
             OutOfOrder: Batches of the producer before it are missing.
             ProducerFenced: A later instance of the producer was here, or the producer was silent for too long.
             OutcomeUnknown: It was acked before, too long ago to say where.
+            InvalidArgument: The producer's epoch is a date that is more than a year ahead.
         """
         if self._closing or self.closed is not None:
             raise NotOwner(f"shard {self._name} is not owned here any more")
         size_bytes = len(data)
         if self._in_flight_bytes + size_bytes > INFLIGHT_BYTES_MAX:
             raise Overloaded(f"shard {self._name} has {self._in_flight_bytes} bytes in flight")
-        found = self._owner.offer(producer, header.count, header.max_timestamp_ms)
+        if producer.epoch > self._latest_date and is_dated(producer.producer_id, producer.epoch):
+            raise InvalidArgument(
+                "the producer began more than a year from now: set its machine's clock, or the broker's"
+            )
+        found = self._owner.offer(producer, header.count)
         if isinstance(found, InFlight):
             self._waiting[found.offset].append((reply, request_id))
             return
@@ -395,6 +405,9 @@ class OwnedShard:
 
     async def _take_snapshot(self) -> None:
         """Write the table as it is now. A failure costs the next owner time, and nothing else."""
+        self._latest_date = _latest_date()
+        if self.may_expire():
+            self._owner.table.expire_idle(time.time_ns() // 1_000_000, self._owner.confirm_offset)
         try:
             await self._side.write_snapshot(self.epoch, self._owner.confirm_offset, self._owner.state)
         except RangelogError as error:
@@ -421,6 +434,11 @@ class OwnedShard:
             self._start_snapshot()
         if self._snapshot_task is not None:
             await asyncio.wait([self._snapshot_task])
+
+
+def _latest_date() -> int:
+    """Return the latest date that a producer may bring: one far ahead would make all others begin anew, with a later one."""
+    return time.time_ns() // 60_000_000_000 + 366 * 24 * 60
 
 
 async def settle(client: Client, row: topic_pb2.Shard, *, timeout_s: float) -> topic_pb2.ShardEnd:

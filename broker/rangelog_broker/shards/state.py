@@ -41,7 +41,7 @@ class ShardState:
             self.merges.note(origin)
             return
         end = header.base_offset + header.count
-        self.note(AckedBatch(origin, header.base_offset, end, header.max_timestamp_ms))
+        self.note(AckedBatch(origin, header.base_offset, end))
 
     def note_merged(self, merged: MergedFrom) -> None:
         """Add a merged batch, the log's next one. Raises Corruption."""

@@ -10,6 +10,9 @@ What holds (the rules are those that the exhaustive model of topics finds necess
   queue, at its old place.
 * A record is numbered for a shard only when nothing is in doubt on any ancestor of that shard. So records of one key are in
   the log in the order in which they were appended, over splits and merges.
+* A producer with an id of its own has dated epochs, each shard's by itself: nothing of an earlier epoch may be in doubt there
+  when a later one begins. It begins a later one by itself where it was idle for long, since the owner may have forgotten it,
+  and where an owner asks for one.
 * The map that the producer knows never goes back. Acks are per record, since a batch may be divided by a split.
 * A record that no current shard takes any more (it was for one shard only, or the topic is sealed) is refused once it is
   certain that it is in no log.
@@ -28,6 +31,8 @@ from typing import NamedTuple
 from rangelog_core.errors import InvalidArgument, RangelogError, ShardEnded, ShardNotFound, TopicStateForbids
 
 WINDOW = 5
+EPOCH_MINUTES = 720
+"""So old a dated epoch may be when nothing of it is in doubt: half of what brokers let pass before they forget it."""
 
 
 class MappedShard(NamedTuple):
@@ -47,7 +52,7 @@ A plain tuple: there are many, and one with names costs as much as all else abou
 
 
 class SendBatch(NamedTuple):
-    """Send this batch to the owner of its shard."""
+    """Send this batch to the owner of its shard; `identity` says under which numbers."""
 
     shard_id: int
     sequence: int
@@ -82,10 +87,26 @@ Effect = SendBatch | AskFor | RecordsAcked | RecordsRefused
 class _Lane:
     """What was numbered for one shard and has no outcome, and what waits to be numbered."""
 
-    __slots__ = ("asking", "connected", "ended", "held", "next_sequence", "paced", "queue", "shard_id", "unresolved")
+    __slots__ = (
+        "asking",
+        "connected",
+        "ended",
+        "epoch",
+        "first",
+        "held",
+        "next_sequence",
+        "paced",
+        "queue",
+        "sent_again",
+        "shard_id",
+        "unresolved",
+    )
 
-    def __init__(self, shard_id: int) -> None:
+    def __init__(self, shard_id: int, epoch: int) -> None:
         self.shard_id = shard_id
+        self.epoch = epoch
+        self.first = 0  # the number of the batch that is sequence 0 of this epoch
+        self.sent_again = 0  # batches before it may be in the log, whatever is refused
         self.next_sequence = 0
         self.unresolved: dict[int, list[Queued]] = {}  # by sequence, in order
         self.queue: deque[Queued] = deque()  # by order
@@ -104,8 +125,12 @@ class _Lane:
 class ProducerCore:
     """See the module."""
 
-    def __init__(self, *, batch_bytes_max: int, batch_records_max: int) -> None:
+    def __init__(self, *, batch_bytes_max: int, batch_records_max: int, epoch: int = 0, dated: bool = False) -> None:
+        """`epoch`: of the producer; where it is `dated`, now, in minutes."""
         self.error: RangelogError | None = None
+        self.epoch = epoch
+        """A dated one is to be kept up with the clock."""
+        self.is_dated = dated
         self.batches_in_flight_max = WINDOW
         """Of one shard: fewer, where many others are in flight, make larger batches."""
         self._batch_bytes_max = batch_bytes_max
@@ -334,6 +359,26 @@ class ProducerCore:
         if lane is not None and lane.connected and not lane.ended and sequence in lane.unresolved:
             self._send_again(shard_id, lane)
 
+    def begin_anew(self, shard_id: int, sequence: int, epoch: int) -> bool:
+        """The owner takes this epoch and later ones: number under it what has no outcome; return whether that may be done.
+
+        It may not where a batch was sent more than once, or an earlier one has no answer: the owner may have had it, and have
+        forgotten it.
+        """
+        lane = self._lanes.get(shard_id)
+        if lane is None or lane.ended or not self.is_dated or epoch <= lane.epoch:
+            return False
+        if sequence != next(iter(lane.unresolved), None) or sequence < lane.sent_again:
+            return False
+        lane.epoch, lane.first = epoch, sequence
+        self._send(shard_id, lane)
+        return True
+
+    def identity(self, shard_id: int, sequence: int) -> tuple[int, int]:
+        """Return the epoch of a batch without an outcome, and its sequence in that epoch."""
+        lane = self._lane(shard_id)
+        return lane.epoch, sequence - lane.first
+
     def answered(self, shard_id: int, sequence: int, offset: int | None) -> None:
         """An ended shard holds the batch at this offset, or (None) it does not and never will."""
         lane = self._lanes.get(shard_id)
@@ -372,7 +417,7 @@ class ProducerCore:
     def _lane(self, shard_id: int) -> _Lane:
         lane = self._lanes.get(shard_id)
         if lane is None:
-            lane = self._lanes[shard_id] = _Lane(shard_id)
+            lane = self._lanes[shard_id] = _Lane(shard_id, self.epoch)
         return lane
 
     def _pump(self, shard_id: int) -> None:
@@ -384,6 +429,8 @@ class ProducerCore:
             return
         if self._doubtful and not self._doubtful.isdisjoint(self._ancestors(shard_id)):
             return
+        if self.is_dated and not lane.unresolved and self.epoch - lane.epoch >= EPOCH_MINUTES:
+            lane.epoch, lane.first = self.epoch, lane.next_sequence
         while lane.queue and lane.in_flight < (1 if lane.paced else self.batches_in_flight_max):
             records = self._next_batch(lane.queue)
             sequence = lane.next_sequence
@@ -407,6 +454,11 @@ class ProducerCore:
         return records
 
     def _send_again(self, shard_id: int, lane: _Lane) -> None:
+        if lane.unresolved:
+            lane.sent_again = lane.next_sequence
+        self._send(shard_id, lane)
+
+    def _send(self, shard_id: int, lane: _Lane) -> None:
         for sequence, records in lane.unresolved.items():
             self._effects.append(SendBatch(shard_id, sequence, [record[0] for record in records]))
 

@@ -24,7 +24,7 @@ from rangelog._append.within import within
 from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.record_rows import RecordRows, Row, checked_row
-from rangelog._produce.runner import ProducerRunner
+from rangelog._produce.runner import ProducerRunner, date_now
 from rangelog._produce.shard_link import Pace
 from rangelog._produce.sticky_shard import StickyShard
 from rangelog._produce.time_notes import TimeNotes
@@ -33,7 +33,7 @@ from rangelog._produce.waiters import ProducerAck, Waiters
 from rangelog._produce.wire import ProduceWire, Wire
 from rangelog._topics.watermark_calls import WatermarkCalls
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
-from rangelog_core.batch_extension import Producer, encode_producer
+from rangelog_core.batch_extension import OWN_IDS, Producer, encode_producer
 from rangelog_core.errors import (
     AppendTimeout,
     InvalidArgument,
@@ -52,8 +52,6 @@ from rangelog_proto.v1 import common_pb2, topic_pb2
 
 _T = TypeVar("_T")
 _OVERSHOOT = 2
-_OWN_IDS = 1 << 63
-"""Ids that producers draw for themselves start here; assigned ones count up from 1."""
 
 
 class TopicProducer:
@@ -96,18 +94,24 @@ class TopicProducer:
         self._map = TopicMap(topics, topic_reference(topic))
         self._owners = owners
         self._budget = budget
-        self.producer_id = _OWN_IDS | secrets.randbits(63) if producer_id is None else producer_id
-        self.producer_epoch = producer_epoch
+        is_own = producer_id is None
+        self.producer_id = OWN_IDS | secrets.randbits(63) if producer_id is None else producer_id
         encode_producer(Producer(self.producer_id, producer_epoch, 0))
+        self.producer_epoch = date_now() if is_own else producer_epoch
         self._notes: TimeNotes | None = None
         if watermarks is not None:
-            self._notes = TimeNotes(watermarks, self.producer_id, producer_epoch, self._all_settled)
+            self._notes = TimeNotes(watermarks, self.producer_id, self.producer_epoch, self._all_settled)
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
         self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
         self._pace = pace or Pace()
-        self._core = ProducerCore(batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX)
+        self._core = ProducerCore(
+            batch_bytes_max=BATCH_BYTES_MAX,
+            batch_records_max=BATCH_RECORDS_MAX,
+            epoch=self.producer_epoch,
+            dated=is_own,
+        )
         self._records = RecordRows()
         self._rows = self._records.rows
         self._waiters = Waiters()
@@ -155,7 +159,7 @@ class TopicProducer:
         self._codec = CODEC_ZSTD if compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._runner = ProducerRunner(
             self._core, self._map, self._owners, self._budget, self,
-            producer_id=self.producer_id, producer_epoch=self.producer_epoch, pace=self._pace, wire=self._wire,
+            producer_id=self.producer_id, pace=self._pace, wire=self._wire,
         )  # fmt: skip
         self._sticky = StickyShard(self._core, self._runner.lacks_owner, BATCH_BYTES_MAX)
         self._accepting = True
@@ -413,9 +417,9 @@ class TopicProducer:
 
     # ---- what becomes of records; called by the runner
 
-    def encode(self, sequence: int, orders: Sequence[int]) -> bytes:
+    def encode(self, epoch: int, sequence: int, orders: Sequence[int]) -> bytes:
         """Return a batch. For the package's own use, as the next three."""
-        return self._records.encode(orders, Producer(self.producer_id, self.producer_epoch, sequence), self._codec)
+        return self._records.encode(orders, Producer(self.producer_id, epoch, sequence), self._codec)
 
     def acked(self, acked: RecordsAcked) -> None:
         """Records have their places. For the package's own use."""

@@ -7,6 +7,7 @@ it is sent until it has an outcome. After `end` nothing is sent and nothing is c
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -29,10 +30,15 @@ _MANY_BATCHES_IN_FLIGHT = 64
 """Of all on the client's connections, as for writers."""
 
 
+def date_now() -> int:
+    """Return the epoch that a producer with an id of its own begins now: minutes since 1970."""
+    return time.time_ns() // 60_000_000_000
+
+
 class RunnerHost(Protocol):
     """The producer above."""
 
-    def encode(self, sequence: int, orders: Sequence[int]) -> bytes:
+    def encode(self, epoch: int, sequence: int, orders: Sequence[int]) -> bytes:
         """Return the batch of these records."""
 
     def acked(self, acked: RecordsAcked) -> None:
@@ -73,7 +79,6 @@ class ProducerRunner:
         host: RunnerHost,
         *,
         producer_id: int,
-        producer_epoch: int,
         pace: Pace,
         wire: Wire,
     ) -> None:
@@ -84,7 +89,6 @@ class ProducerRunner:
         self._budget = budget
         self._host = host
         self._producer_id = producer_id
-        self._producer_epoch = producer_epoch
         self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, ShardLink] = {}
@@ -108,6 +112,8 @@ class ProducerRunner:
         """Send what was appended, as far as it may be sent."""
         many = self._budget.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
         self.core.batches_in_flight_max = 1 if many else WINDOW
+        if self.core.is_dated:
+            self.core.epoch = date_now()
         self.core.flush()
         self._perform()
 
@@ -160,7 +166,7 @@ class ProducerRunner:
                     elif isinstance(effect, RecordsAcked):
                         self._host.acked(effect)
                     elif isinstance(effect, AskFor):
-                        self.spawn(self._ask(effect))
+                        self.spawn(self._ask(effect, *core.identity(*effect)))
                     else:
                         self._host.refused(effect)
         finally:
@@ -176,7 +182,7 @@ class ProducerRunner:
         return link
 
     def _send(self, batch: SendBatch) -> None:
-        data = self._host.encode(batch.sequence, batch.orders)
+        data = self._host.encode(*self.core.identity(batch.shard_id, batch.sequence), batch.orders)
         sent = self._sent.get(batch[:2])
         if sent is None:
             self._sent[batch[:2]] = _Sent(len(data), batch.orders, self._span(batch, len(data)))
@@ -254,6 +260,12 @@ class ProducerRunner:
         self.core.missing(shard_id, sequence)
         self._perform()
 
+    def begin_anew(self, shard_id: int, sequence: int, epoch: int) -> bool:
+        """See LinkHost."""
+        done = not self.closed and self.core.begin_anew(shard_id, sequence, epoch)
+        self._perform()
+        return done
+
     def refused_for_good(self, error: RangelogError, shard_id: int, sequence: int | None) -> None:
         """See LinkHost."""
         sent = self._sent.get((shard_id, sequence)) if sequence is not None else None
@@ -306,14 +318,14 @@ class ProducerRunner:
 
     # ---- batches in doubt
 
-    async def _ask(self, batch: AskFor) -> None:
+    async def _ask(self, batch: AskFor, epoch: int, sequence: int) -> None:
         """Ask any broker whether an ended shard holds a batch: the last owner first, which need not read the log for it."""
         request = data_pb2.FindBatch(
             topic_id=self._map.topic.topic_id,
             shard_id=batch.shard_id,
             producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
-            sequence=batch.sequence,
+            producer_epoch=epoch,
+            sequence=sequence,
             staged=self._wire.staged,
         ).SerializeToString()
         attempt = 0

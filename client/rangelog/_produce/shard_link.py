@@ -91,6 +91,9 @@ class LinkHost(Protocol):
     def batches_missing(self, shard_id: int, sequence: int) -> None:
         """The owner lacks batches before this one."""
 
+    def begin_anew(self, shard_id: int, sequence: int, epoch: int) -> bool:
+        """The owner takes this epoch and later ones: send under it what has no outcome; return whether that may be done."""
+
     def refused_for_good(self, error: RangelogError, shard_id: int, sequence: int | None) -> None:
         """Neither this batch, if it is one, nor any later one is taken."""
 
@@ -201,6 +204,8 @@ class ShardLink:
         """The present owner did not take a batch."""
         if isinstance(error, OutOfOrder):
             self._missing(request_id, sequence)
+        elif isinstance(error, ProducerFenced) and self._begun_anew(request_id, sequence, error.epoch):
+            pass
         elif ends_producer(error):
             self._host.refused_for_good(error, self._shard_id, sequence)
         else:
@@ -226,6 +231,17 @@ class ShardLink:
             return
         attachment.missing = set(attachment.requests)
         self._host.batches_missing(self._shard_id, sequence)
+
+    def _begun_anew(self, request_id: int, sequence: int, epoch: int | None) -> bool:
+        """Batches sent together are refused one by one: what was sent before the first refusal is of the former epoch."""
+        attachment = self.attachment
+        if attachment is None or request_id in attachment.missing:
+            return True
+        sent_before = set(attachment.requests)
+        if epoch is None or not self._host.begin_anew(self._shard_id, sequence, epoch):
+            return False
+        attachment.missing = sent_before
+        return True
 
     # ---- whether replies come
 

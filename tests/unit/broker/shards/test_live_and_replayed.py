@@ -43,7 +43,7 @@ def test_the_next_owner_has_the_state_of_this_one(offered: list[tuple[dict[int, 
             header, producer = _checked(payload)
         except (InvalidArgument, ProtocolViolation):
             continue
-        found = owner.offer(producer, header.count, header.max_timestamp_ms)
+        found = owner.offer(producer, header.count)
         if isinstance(found, Found) and found.standing is Standing.NEXT:
             log.append((header._replace(base_offset=found.offset), extension_of(payload, header)))
             owner.confirmed(owner.next_offset)

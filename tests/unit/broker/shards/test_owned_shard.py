@@ -11,6 +11,7 @@ import pytest
 
 from rangelog.errors import (
     Corruption,
+    InvalidArgument,
     NotOwner,
     OutcomeUnknown,
     OutOfOrder,
@@ -25,7 +26,7 @@ from rangelog_broker.shards import shard as shards
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows
 from rangelog_broker.shards.restore import fold_log
 from rangelog_broker.shards.shard import OwnedShard
-from rangelog_core.batch_extension import Producer
+from rangelog_core.batch_extension import OWN_IDS, Producer
 from rangelog_core.ids import shard_stream_name, side_log_name
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import topic_pb2
@@ -438,3 +439,42 @@ async def test_a_writer_that_stops_between_an_ack_and_its_callback_ends_the_shar
         await bench.replies.produce(owner, Producer(7, 0, 0))
     assert owner.closed is not None
     assert failed == []
+
+
+# ---- producers expire
+
+DAY_NS = 86_400 * 10**9
+
+
+async def test_a_snapshot_forgets_who_was_idle_for_a_day(bench: Bench, often: object) -> None:
+    """By the owner's clock, and over owners; only once every broker can read such a table."""
+    now_ns = 20_000 * DAY_NS
+    with mock.patch.object(shards.time, "time_ns", side_effect=lambda: now_ns):
+        owner = await bench.open()
+        idle, busy = Producer(OWN_IDS + 1, now_ns // 60_000_000_000, 0), Producer(7, 0, 0)
+        await bench.replies.produce(owner, idle)
+        for day in range(5):
+            for number in range(day * 10, day * 10 + 10):
+                await bench.replies.produce(owner, busy._replace(sequence=number))
+                await _settled(owner)
+            now_ns += DAY_NS
+            if day == 1:
+                assert len(owner.state.table) == 2, "a broker of before may open it"
+                owner.may_expire = lambda: True
+            if day == 3:
+                assert len(owner.state.table) == 1
+                owner = await bench.open()
+                with pytest.raises(ProducerFenced) as told:
+                    await bench.replies.produce(owner, idle._replace(sequence=1))
+                assert told.value.epoch == idle.epoch + 1
+        await bench.replies.produce(owner, idle._replace(epoch=idle.epoch + 1))
+
+
+async def test_a_date_far_ahead_is_refused(bench: Bench) -> None:
+    """One that expired would have all others begin with a later one."""
+    owner = await bench.open()
+    now = shards.time.time_ns() // 60_000_000_000
+    with pytest.raises(InvalidArgument, match="clock"):
+        await bench.replies.produce(owner, Producer(OWN_IDS + 1, now + 367 * 24 * 60, 0))
+    assert await bench.replies.produce(owner, Producer(OWN_IDS + 1, now + 365 * 24 * 60, 0)) == 0
+    assert await bench.replies.produce(owner, Producer(1, (1 << 32) - 1, 0)) == 1, "a name's epochs are its user's"

@@ -70,12 +70,12 @@ class Walk:
                 self.seen["a former owner's ack"] += 1
             return
         records = 1 + (instance.producer_id + sequence) % 3
-        found = owner.offer(producer, records, 0)
+        found = owner.offer(producer, records)
         if isinstance(found, InFlight):
             self.waiting.append((instance, sequence, found))
             self.seen["a retry in flight"] += 1
         elif found.standing is Standing.NEXT:
-            self.landing.append(AckedBatch(producer, found.offset, found.end_offset, 0))
+            self.landing.append(AckedBatch(producer, found.offset, found.end_offset))
             self.waiting.append((instance, sequence, InFlight(found.offset, found.end_offset)))
         elif found.standing is Standing.HELD:
             self.ack(instance, sequence, found)

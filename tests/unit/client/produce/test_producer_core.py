@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog._produce.core import WINDOW, AskFor, MappedShard, ProducerCore, RecordsAcked, RecordsRefused, SendBatch
+from rangelog._produce.core import (
+    EPOCH_MINUTES,
+    WINDOW,
+    AskFor,
+    MappedShard,
+    ProducerCore,
+    RecordsAcked,
+    RecordsRefused,
+    SendBatch,
+)
 from rangelog_core.errors import ProducerFenced, ShardEnded, ShardNotFound, TopicStateForbids
 
 HALF, WHOLE = 8, 16
+END = WHOLE
 PARENT = MappedShard(0, 0, WHOLE, False, ())
 SPLIT = [PARENT._replace(ended=True), MappedShard(1, 0, HALF, False, (0,)), MappedShard(2, HALF, WHOLE, False, (0,))]
 
@@ -124,3 +134,60 @@ def test_a_fenced_producer_sends_nothing_more() -> None:
     assert not core.effects()
     with pytest.raises(ProducerFenced):
         core.append(0, 1)
+
+
+def _dated(now: int) -> ProducerCore:
+    core = ProducerCore(batch_bytes_max=100, batch_records_max=1, epoch=now, dated=True)
+    core.mapped(1, [MappedShard(0, 0, END, False, ()), MappedShard(1, END, 2 * END, False, ())])
+    for shard_id in (0, 1):
+        core.connected(shard_id)
+    return core
+
+
+def _appended(core: ProducerCore, position: int, records: int = 1) -> list[tuple[int, tuple[int, int]]]:
+    for _ in range(records):
+        core.append(position, 1)
+    core.flush()
+    return _identities(core)
+
+
+def _identities(core: ProducerCore) -> list[tuple[int, tuple[int, int]]]:
+    """The numbers of the batches that are sent: in the core, and (epoch, sequence)."""
+    sent = [each for each in core.effects() if isinstance(each, SendBatch)]
+    return [(each.sequence, core.identity(each.shard_id, each.sequence)) for each in sent]
+
+
+def test_a_dated_epoch_begins_anew_where_a_shard_was_left_alone() -> None:
+    """Once nothing of it is in doubt; each shard's by itself, and never back."""
+    core = _dated(100)
+    assert _appended(core, 0, 2) == [(0, (100, 0)), (1, (100, 1))]
+    core.epoch = 100 + EPOCH_MINUTES
+    assert _appended(core, 0) == [(2, (100, 2))], "two are in doubt"
+    assert _appended(core, END) == [(0, (820, 0))]
+    for sequence in range(3):
+        core.acked(0, sequence, sequence)
+    core.epoch = 90
+    assert _appended(core, 0) == [(3, (100, 3))]
+    core.acked(0, 3, 3)
+    core.epoch = 100 + EPOCH_MINUTES
+    assert _appended(core, 0, 2) == [(4, (820, 0)), (5, (820, 1))]
+
+
+def test_what_an_owner_refuses_as_of_a_forgotten_epoch_is_numbered_anew() -> None:
+    """But not where it was sent before, or something before it has no answer; nor for a producer with a name."""
+    core = _dated(100)
+    _appended(core, 0, 3)
+    core.acked(0, 0, 0)
+    assert not core.begin_anew(0, 2, 150), "what becomes of 1?"
+    assert not core.begin_anew(0, 1, 100)
+    assert core.begin_anew(0, 1, 150)
+    assert _identities(core) == [(1, (150, 0)), (2, (150, 1))]
+    core.disconnected(0)
+    core.connected(0)
+    assert _identities(core) == [(1, (150, 0)), (2, (150, 1))]
+    assert not core.begin_anew(0, 1, 160), "it was sent twice"
+    named = ProducerCore(batch_bytes_max=100, batch_records_max=1, epoch=100)
+    named.mapped(1, [MappedShard(0, 0, END, False, ())])
+    named.connected(0)
+    _appended(named, 0)
+    assert not named.begin_anew(0, 0, 150)

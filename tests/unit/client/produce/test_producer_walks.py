@@ -216,11 +216,11 @@ class Walk:
         if log.owner is None or log.ended:
             return
         producer = Producer(instance.producer_id, instance.epoch, batch.sequence)
-        found = log.owner.offer(producer, len(batch.orders), 0)
+        found = log.owner.offer(producer, len(batch.orders))
         if isinstance(found, InFlight):
             self.waiting.append((instance, batch, found))
         elif found.standing is Standing.NEXT:
-            acked = AckedBatch(producer, found.offset, found.end_offset, 0)
+            acked = AckedBatch(producer, found.offset, found.end_offset)
             log.landing.append((acked, [instance.named(order) for order in batch.orders]))
             self.waiting.append((instance, batch, InFlight(found.offset, found.end_offset)))
         elif found.standing is Standing.HELD:
