@@ -23,7 +23,13 @@ from rangelog_broker.shards.producer_table import Standing
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_core.errors import Overloaded
-from tests.simulation import probes_of_groups, probes_of_transactions, virtual_retaining, virtual_sealing
+from tests.simulation import (
+    probes_of_groups,
+    probes_of_transactions,
+    virtual_programs,
+    virtual_retaining,
+    virtual_sealing,
+)
 from tests.simulation.virtual_cluster import VirtualCluster
 
 EXACT: contextvars.ContextVar[list[bool] | None] = contextvars.ContextVar("EXACT", default=None)
@@ -51,6 +57,7 @@ RARE = (
     "a group was moved back",
     *probes_of_transactions.RARE,
     *virtual_retaining.CORNER_CASES,
+    *virtual_programs.RARE,
 )
 """Corner cases that one seed in some hundred reaches: a run of fewer than two thousand seeds need not."""
 CORNER_CASES = (
@@ -74,6 +81,8 @@ CORNER_CASES = (
     *probes_of_transactions.CORNER_CASES,
     *virtual_sealing.CORNER_CASES,
     *virtual_retaining.CORNER_CASES,
+    *virtual_programs.CORNER_CASES,
+    *virtual_programs.RARE,
     "a watermark was seen",
     "a program of a pipeline was killed",
     "a step of a pipeline was committed",
@@ -132,6 +141,7 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
         note(f"a shard that has ended {held} a batch in doubt")
         return offset
 
+    virtual_programs.watch_programs(watch, stack, note)
     watch(ShardOwner, "offer", offer)
     watch(OwnedShard, "produce", produce)
     watch(OwnedShard, "_end", end)

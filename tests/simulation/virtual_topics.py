@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rangelog import Client, ProducerAck
-from rangelog.errors import OffsetTrimmed, RangelogError, TopicExists
+from rangelog.errors import OffsetTrimmed, ProducerFenced, RangelogError, TopicExists
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.key_hash import key_position
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
@@ -28,6 +28,7 @@ from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_following import TopicQuery
 from tests.simulation.virtual_groups import VirtualGroup
 from tests.simulation.virtual_pipeline import VirtualPipeline, has_pipeline
+from tests.simulation.virtual_programs import run_programs
 from tests.simulation.virtual_resets import VirtualResets, has_resets
 from tests.simulation.virtual_retention import KIND_EVERY, Trims
 from tests.simulation.virtual_sealing import Sealing
@@ -40,6 +41,7 @@ from tests.simulation.virtual_transactions import Transactions
 from tests.simulation.virtual_watermarks import VirtualWatermarks
 
 if TYPE_CHECKING:
+    from rangelog._produce.producer import TopicProducer
     from rangelog_broker.shards.shard import OwnedShard
     from tests.simulation.virtual_clients import Clients
 
@@ -239,22 +241,30 @@ class Topics:
         """Send records, many at a time; each is noted before it is sent."""
         clients, chance = self.clients, self.clients.chance
         client = await clients.client()
-        numbers = dict.fromkeys(range(KEYS), 0)
-        async with client.producer(f"{NAMESPACE}/{self.name}") as producer:
-            self.watermarks.watch(name, producer)
-            while not clients.stopping:
-                for _ in range(chance.choice([1, 1, 1, 5])):
-                    key = chance.randrange(KEYS)
-                    one = Sent(name, b"key-%d" % key, numbers[key], b"%s %d %d" % (name.encode(), key, numbers[key]))
-                    numbers[key] += 1
-                    one.sent_s, one.event_ms = clients.loop.now, self.watermarks.event_ms()
-                    self.sent.append(one)
-                    producer.submit(one.value, key=one.key, timestamp=one.event_ms).add_done_callback(
-                        lambda ack, one=one: self._acked(one, ack)
-                    )
-                await producer.ready()
-                self.watermarks.note(name, producer)
-                await asyncio.sleep(chance.expovariate(1 / 0.01))
+        numbers: dict[int, int] = {}
+        try:
+            async with client.producer(f"{NAMESPACE}/{self.name}") as producer:
+                self.watermarks.watch(name, producer)
+                while not clients.stopping:
+                    for _ in range(chance.choice([1, 1, 1, 5])):
+                        self.send(producer, name, numbers)
+                    await producer.ready()
+                    self.watermarks.note(name, producer)
+                    await asyncio.sleep(chance.expovariate(1 / 0.01))
+        except ProducerFenced:
+            clients.cluster.note("a producer was cut off for long, and forgotten")
+
+    def send(self, producer: TopicProducer, name: str, numbers: dict[int, int]) -> None:
+        """Append a record, with the next number of its key."""
+        key = self.clients.chance.randrange(KEYS)
+        number = numbers.get(key, 0)
+        numbers[key] = number + 1
+        one = Sent(name, b"key-%d" % key, number, b"%s %d %d" % (name.encode(), key, number))
+        one.sent_s, one.event_ms = self.clients.loop.now, self.watermarks.event_ms()
+        self.sent.append(one)
+        producer.submit(one.value, key=one.key, timestamp=one.event_ms).add_done_callback(
+            lambda ack: self._acked(one, ack)
+        )
 
     def _acked(self, one: Sent, future: asyncio.Future[ProducerAck]) -> None:
         if future.cancelled():
@@ -406,6 +416,7 @@ async def keep(clients: Clients, name: str) -> None:
         clients.start(f"d-{name}-{number}", topics.produce(f"d{number}"))
     for number in range(PROGRAMS):
         clients.start(f"x-{name}-{number}", topics.transactions.run(f"x{number}"))
+    clients.start(f"n-{name}", run_programs(clients, f"{NAMESPACE}/{name}", topics.send))
     topics.trims.topic_id = topics.topic_id
     if has_sink(clients.cluster.seed):
         clients.start(f"s-{name}", ToTopic(clients, topics.transactions, topics.topic_id).run())
@@ -421,7 +432,7 @@ async def keep(clients: Clients, name: str) -> None:
     programs = (f"x-{name}-{number}" for number in range(PROGRAMS))
     producers = (f"d-{name}-{number}" for number in range(PRODUCERS))
     sinks = [f"s-{name}"] if has_sink(clients.cluster.seed) else []
-    for role in (*producers, *programs, *sinks, f"e-{name}", f"i-{name}"):
+    for role in (*producers, *programs, *sinks, f"n-{name}", f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
             await asyncio.sleep(0.2)
     await topics.ambushes.splits_end()
