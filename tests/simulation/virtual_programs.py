@@ -15,8 +15,12 @@ from rangelog_broker.shards import producer_table
 from rangelog_broker.shards.producer_table import ProducerTable
 from tests.simulation.virtual_clients import Clients
 
+PROGRAMS = 4
+"""At once."""
 IDLE_S = 3.0
 """In place of a day. A producer whose program goes on sends far more often, but while it cannot."""
+KEPT_MAX = 4
+"""In place of 100,000: the producers that go on, and one."""
 CORNER_CASES = ("a shard forgot a producer", "a producer that was forgotten began anew")
 RARE = ("a producer was forgotten with a batch in doubt",)
 
@@ -25,6 +29,7 @@ def watch_programs(watch: Any, stack: contextlib.ExitStack, note: Callable[[str]
     """Have producers expire soon, and count them."""
     stack.enter_context(mock.patch.object(producer_table, "IDLE_MS", IDLE_S * 1000))
     stack.enter_context(mock.patch.object(producer_table, "MARK_INTERVAL_MS", IDLE_S * 100))
+    stack.enter_context(mock.patch.object(producer_table, "OWN_PRODUCERS_MAX", KEPT_MAX))
 
     def expire_idle(self: ProducerTable, inner: Any, *args: int) -> int:
         count: int = inner(self, *args)
@@ -42,7 +47,7 @@ def watch_programs(watch: Any, stack: contextlib.ExitStack, note: Callable[[str]
 
 
 async def run_programs(
-    clients: Clients, topic: str, send: Callable[[TopicProducer, str, dict[int, int]], None]
+    clients: Clients, topic: str, name: str, send: Callable[[TopicProducer, str, dict[int, int]], None]
 ) -> None:
     """Start one after the other. `send`: append a record of a producer, by the next number of its key."""
     chance, number = clients.chance, 0
@@ -54,10 +59,11 @@ async def run_programs(
             async with client.producer(topic) as producer:
                 for _ in range(chance.choice([1, 1, 2, 4])):
                     for _ in range(chance.choice([1, 3, 20])):
-                        send(producer, f"n{number}", numbers)
-                    await asyncio.sleep(chance.choice([0.0, 0.1, 0.3, 1.5 * IDLE_S]))
+                        send(producer, f"{name}.{number}", numbers)
+                    await asyncio.sleep(chance.choice([0.0, 0.1, 0.3, 1.0]))
                     if clients.stopping:
                         break
+            clients.cluster.note("a program sent a little, and ended")
         except ProducerFenced:
             clients.cluster.note("a program ended whose producer was forgotten")
         except RangelogError as error:

@@ -28,6 +28,7 @@ from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_following import TopicQuery
 from tests.simulation.virtual_groups import VirtualGroup
 from tests.simulation.virtual_pipeline import VirtualPipeline, has_pipeline
+from tests.simulation.virtual_programs import PROGRAMS as SHORT_PROGRAMS
 from tests.simulation.virtual_programs import run_programs
 from tests.simulation.virtual_resets import VirtualResets, has_resets
 from tests.simulation.virtual_retention import KIND_EVERY, Trims
@@ -416,7 +417,9 @@ async def keep(clients: Clients, name: str) -> None:
         clients.start(f"d-{name}-{number}", topics.produce(f"d{number}"))
     for number in range(PROGRAMS):
         clients.start(f"x-{name}-{number}", topics.transactions.run(f"x{number}"))
-    clients.start(f"n-{name}", run_programs(clients, f"{NAMESPACE}/{name}", topics.send))
+    short = [f"n-{name}-{number}" for number in range(SHORT_PROGRAMS)]
+    for each in short:
+        clients.start(each, run_programs(clients, f"{NAMESPACE}/{name}", each, topics.send))
     topics.trims.topic_id = topics.topic_id
     if has_sink(clients.cluster.seed):
         clients.start(f"s-{name}", ToTopic(clients, topics.transactions, topics.topic_id).run())
@@ -432,7 +435,7 @@ async def keep(clients: Clients, name: str) -> None:
     programs = (f"x-{name}-{number}" for number in range(PROGRAMS))
     producers = (f"d-{name}-{number}" for number in range(PRODUCERS))
     sinks = [f"s-{name}"] if has_sink(clients.cluster.seed) else []
-    for role in (*producers, *programs, *sinks, f"n-{name}", f"e-{name}", f"i-{name}"):
+    for role in (*producers, *programs, *sinks, *short, f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
             await asyncio.sleep(0.2)
     await topics.ambushes.splits_end()
