@@ -35,6 +35,7 @@ from rangelog_proto.v1.transaction_service_pb2_grpc import (
 )
 from rangelog_proto.v1.watermark_service_pb2_grpc import add_WatermarksServicer_to_server
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.rights.guard import RightsGuard
 
 SERVICES = (
     GROUPS_SERVICE_NAME,
@@ -53,9 +54,10 @@ def add_services(
     topics: TopicClient,
     journals: OwnedJournals,
     owned: OwnedShards,
+    rights: RightsGuard,
 ) -> None:
     """Add all services to a server that is not started yet; `stack` closes them."""
-    groups = GroupsService(HostedGroupJournals(journals), topics, calls)
+    groups = GroupsService(HostedGroupJournals(journals), topics, calls, rights)
     transactions = TransactionsService(HostedTransactionJournals(journals), calls, topics, owned)
     watermarks = WatermarksService(
         HostedWatermarkJournals(journals),

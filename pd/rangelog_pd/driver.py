@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 
 from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, RangelogError, Unavailable
-from rangelog_core.net.principals import Principal, Represented
+from rangelog_core.net.acting import Represented
+from rangelog_core.net.principals import Principal
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus

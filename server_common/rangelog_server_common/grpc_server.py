@@ -31,7 +31,7 @@ from rangelog_core.errors import (
     Unauthorized,
     Unavailable,
 )
-from rangelog_core.net.acting import ACTING_KEY
+from rangelog_core.net.acting import ACTING_KEY, WITHIN_KEY, represented
 from rangelog_core.net.bearer import is_bearer
 from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
@@ -42,7 +42,6 @@ from rangelog_core.net.principals import (
     check_caller,
     check_port,
     principal_of,
-    represented,
 )
 from rangelog_core.net.tls import TlsConfig, certificates_of
 from rangelog_core.tracing import served
@@ -165,7 +164,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         said = _shown_as(details, ACTING_KEY)
         if not said:
             return principal
-        asker = represented(principal, said, self._port)
+        asker = represented(principal, said, _shown_as(details, WITHIN_KEY), self._port)
         check_call(asker, details.method)
         return asker
 

@@ -2,12 +2,13 @@
 
 What holds: a command is proposed under the caller's session and number, so a repeat at this or the next owner changes nothing
 more; a heartbeat needs none. An answer follows the ack. A broker that has lost the journal answers NOT_OWNER, or
-OUTCOME_UNKNOWN where a command may have been acked.
+OUTCOME_UNKNOWN where a command may have been acked. What tells of a topic is answered to who may describe that topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -18,17 +19,29 @@ from rangelog_broker.groups.snapshots import checkpoint_state, head_of, shard_st
 from rangelog_broker.groups.staged_inquiries import Coordinators
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
-from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
+from rangelog_core.errors import (
+    InvalidArgument,
+    PreconditionFailed,
+    RightMissing,
+    TopicNotFound,
+    WriterClosed,
+    WriterFenced,
+)
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import journal_of
-from rangelog_proto.v1 import group_pb2
+from rangelog_core.net.principals import Principal
+from rangelog_core.rights import ANY, Verb
+from rangelog_proto.v1 import group_pb2, rights_pb2, topic_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import GroupsServicer
+from rangelog_server_common.grpc_server import current_caller
 
 SERVICE_NAME = "rangelog.v1.Groups"
 WAIT_MS_MAX = 4_000
 """Below the limit of one try of a caller."""
 PAGE_SIZE_MAX = 1_000
+CALL_TIMEOUT_S = 3.0
+"""Of a call on the placement driver."""
 
 _T = TypeVar("_T")
 
@@ -40,10 +53,22 @@ class JournalHost(Protocol):
         """Return the journal of a number, open. Raises NotOwner."""
 
 
+class Rights(Protocol):
+    """See RightsGuard."""
+
+    async def require(self, principal: Principal | None, needs: Iterable[tuple[Verb, int, str, int]]) -> None:
+        """Check that a client may do all of this: verbs, kind, and name or id. Raises RightMissing, Unavailable."""
+
+
 class GroupsService(GroupsServicer):
     """All calls on groups. `close` it before the journals."""
 
-    def __init__(self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators) -> None:
+    def __init__(
+        self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators, rights: Rights | None = None
+    ) -> None:
+        """`rights`: what clients may do to topics; None: everything."""
+        self._topics = topics
+        self._rights = rights
         self._owners = JournalOwners(journals.find, lambda journal: GroupOwner(journal, topics, calls))
 
     def close(self) -> None:
@@ -160,7 +185,10 @@ class GroupsService(GroupsServicer):
             state.staged.extend(staged_state(*each) for each in group.staged)
             return pb.DescribeGroupResponse(state=state, now_ms=owner.journal.now_ms)
 
-        return await self._read(owner, look)
+        found = await self._read(owner, look)
+        topics = {each.topic_id for each in found.state.topics}
+        await self._check_topics(topics | {each.shard.topic_id for each in found.state.shards}, context)
+        return found
 
     async def ResetGroup(self, request: pb.ResetGroupRequest, context: Any) -> pb.ResetGroupResponse:
         """Move positions, of shards that the group may not know yet."""
@@ -217,7 +245,10 @@ class GroupsService(GroupsServicer):
                 raise PreconditionFailed(f"group {request.group!r} has no checkpoint {request.name!r}")
             return pb.DescribeCheckpointResponse(checkpoint=checkpoint_state(found))
 
-        return await self._read(self._owner(request.group), look)
+        answer = await self._read(self._owner(request.group), look)
+        places = (*(each.shard for each in answer.checkpoint.positions), *answer.checkpoint.waiting)
+        await self._check_topics({each.topic_id for each in places}, context)
+        return answer
 
     async def DeleteCheckpoint(self, request: pb.DeleteCheckpointRequest, context: Any) -> pb.DeleteCheckpointResponse:
         """Delete a checkpoint, complete or not."""
@@ -226,6 +257,23 @@ class GroupsService(GroupsServicer):
         return pb.DeleteCheckpointResponse()
 
     # ---- inside
+
+    async def _check_topics(self, topic_ids: Iterable[int], context: Any) -> None:
+        """Raise RightMissing where the caller may not describe one of these topics; what was deleted is nobody's."""
+        if self._rights is not None:
+            caller = current_caller(context, tls=False)
+            await asyncio.gather(*(self._check_topic(self._rights, caller, each) for each in sorted(topic_ids)))
+
+    async def _check_topic(self, rights: Rights, caller: Principal | None, topic_id: int) -> None:
+        try:
+            await rights.require(caller, [(ANY, rights_pb2.RESOURCE_KIND_TOPIC, "", topic_id)])
+        except RightMissing:
+            request = topic_pb2.ListShardsRequest(topic=topic_pb2.TopicReference(topic_id=topic_id), page_size=1)
+            try:
+                await self._topics.list_shards(request, timeout_s=CALL_TIMEOUT_S)
+            except TopicNotFound:
+                return
+            raise
 
     async def _propose(self, request: Any, command: group_pb2.GroupCommand) -> group_pb2.GroupResult:
         _check_member(command)

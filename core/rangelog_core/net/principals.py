@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 from rangelog_core.errors import HandshakeFailed, InvalidArgument, RoleForbids
 from rangelog_core.ids import check_name
-from rangelog_core.rights import check_client_name
 
 SCHEME = "rangelog://"
 ANY_NAME = "*"
@@ -62,13 +61,6 @@ class Principal:
     def is_called(self, role: Role, name: str) -> bool:
         """Whether this is the process of that role and name."""
         return self.role is role and self.name in (name, ANY_NAME)
-
-
-@dataclass(frozen=True, slots=True)
-class Represented(Principal):
-    """A principal for whom another one calls, `through`; its call counts as the former's."""
-
-    through: Principal
 
 
 def server_dns_name(role: Role) -> str:
@@ -242,25 +234,6 @@ def check_caller(principal: Principal, method: str, request: object) -> None:
         raise RoleForbids(
             f"the caller says that it is {said[:100]!r}, with the certificate of {principal}: give each process its own"
         )
-
-
-def represented(caller: Principal | None, said: str, port: Port) -> Represented:
-    """Return whom a call counts for, whose caller says "role:name" of it.
-
-    Brokers are believed, by the role in their certificate, and only at the API of a placement driver: that is where changes go
-    that REST asks for. Anybody else is refused. To ignore what it says would record its change under a name that it did not
-    mean, and nobody would hear that it tried to speak for another.
-
-    Raises RoleForbids; InvalidArgument where it names nobody who may use REST.
-    """
-    if caller is None or caller.role is not Role.BROKER or port is not Port.PD_API:
-        raise RoleForbids(f"{caller or 'a caller without a certificate'} may not call the {port} for another principal")
-    role, _, name = said.partition(":")
-    if role not in PORT_ROLES[Port.BROKER_REST]:
-        raise InvalidArgument(f"{caller} calls for {said[:100]!r}, who may not use the {Port.BROKER_REST}")
-    if name != ANY_NAME:
-        check_client_name(name) if role == Role.CLIENT else check_name("principal", name)
-    return Represented(Role(role), name, caller)
 
 
 def _check(principal: Principal, allowed: frozenset[Role], what: str) -> None:

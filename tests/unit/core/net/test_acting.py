@@ -7,10 +7,13 @@ import asyncio
 import pytest
 
 from rangelog_core.errors import InvalidArgument, RoleForbids
-from rangelog_core.net.acting import ACTING_KEY, acting_for, with_principal
+from rangelog_core.net.acting import ACTING_KEY, WITHIN_KEY, acting_for, represented, with_principal
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.principals import Port, Principal, Role, represented
+from rangelog_core.net.principals import Port, Principal, Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_core.rights import EVERY_CLIENT, KINDS, Verb
+from rangelog_core.tokens import Bounds
+from rangelog_proto.v1 import rights_pb2
 
 ALICE, OPS, BROKER = Principal(Role.CLIENT, "a"), Principal(Role.ADMIN, "ops"), Principal(Role.BROKER, "b1")
 
@@ -53,7 +56,7 @@ async def test_nothing_is_said_without_tls(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("said", ["client:a", "client:*", "client:sso:ann@example.org", "admin:ops"])
 def test_a_broker_is_believed(said: str) -> None:
     """Of everybody who may use its REST interface: by certificate, or by a token of this cluster or another issuer."""
-    found = represented(BROKER, said, Port.PD_API)
+    found = represented(BROKER, said, "", Port.PD_API)
     assert (str(found), found.through) == (said, BROKER)
 
 
@@ -61,16 +64,16 @@ def test_a_broker_is_believed(said: str) -> None:
 def test_nobody_else_is(role: Role) -> None:
     """Refused, not ignored; so is who shows no certificate."""
     with pytest.raises(RoleForbids, match=f"{role}:x may not call .* for another principal"):
-        represented(Principal(role, "x"), "client:a", Port.PD_API)
+        represented(Principal(role, "x"), "client:a", "", Port.PD_API)
     with pytest.raises(RoleForbids, match="without a certificate"):
-        represented(None, "client:a", Port.PD_API)
+        represented(None, "client:a", "", Port.PD_API)
 
 
 @pytest.mark.parametrize("port", [each for each in Port if each is not Port.PD_API])
 def test_no_other_port_takes_it(port: Port) -> None:
     """What a broker asks another one is its own work."""
     with pytest.raises(RoleForbids):
-        represented(BROKER, "client:a", port)
+        represented(BROKER, "client:a", "", port)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +82,23 @@ def test_no_other_port_takes_it(port: Port) -> None:
 def test_words_that_name_nobody(said: str) -> None:
     """Of a broker, too: what the audit log has is a name that rules can have."""
     with pytest.raises(InvalidArgument):
-        represented(BROKER, said, Port.PD_API)
+        represented(BROKER, said, "", Port.PD_API)
+
+
+async def test_what_a_token_is_bound_to_goes_along() -> None:
+    """Else a placement driver would let more pass than where the token is shown to it."""
+    rule = rights_pb2.AccessRule(principal=EVERY_CLIENT, kind=KINDS["topic"], name="n/t*", verbs=[rights_pb2.VERB_READ])
+    with acting_for(ALICE, Bounds([rule])):
+        said = dict(with_principal(()))
+    found = represented(BROKER, said[ACTING_KEY], said[WITHIN_KEY], Port.PD_API)
+    assert found.bounds is not None
+    assert [found.bounds.left(KINDS["topic"], name) for name in ("n/t1", "n/u")] == [Verb.READ, Verb(0)]
+
+
+@pytest.mark.parametrize(
+    "within", ["{", "[]", "{}", "5", "[[[1], 2]]", '[[[1], 2, "n/t*", 5]]', "[[[9], 2, 7]]", "[" * 5_000]
+)
+def test_bounds_that_cannot_be_read(within: str) -> None:
+    """They are not left out: that would let more pass."""
+    with pytest.raises(InvalidArgument):
+        represented(BROKER, "client:a", within, Port.PD_API)

@@ -8,19 +8,22 @@ from typing import Any
 import pytest
 
 import rangelog
+from rangelog._consume.group_calls import GroupCalls
 from rangelog_broker.rest.app import make_app
 from rangelog_core.audit import parse_line
-from rangelog_core.errors import RoleForbids, StreamNotFound
+from rangelog_core.errors import RightMissing, RoleForbids, StreamNotFound
 from rangelog_core.net.acting import acting_for
 from rangelog_core.net.principals import Port, Principal, Role
-from rangelog_core.rights import KINDS, Verb, wire_verbs
+from rangelog_core.rights import ANY, KINDS, Verb, right_missing, wire_verbs
+from rangelog_core.tokens import Bounds
 from rangelog_pd.handlers import audit, quotas, rights, service
 from rangelog_pd.state.versions import LEVEL_BROKERS, LEVEL_QUOTAS
-from rangelog_proto.v1 import audit_pb2, broker_pb2, quotas_pb2, rights_pb2
+from rangelog_proto.v1 import audit_pb2, broker_pb2, group_pb2, group_service_pb2, quotas_pb2, rights_pb2
 from rangelog_proto.v1.audit_pb2_grpc import AuditStub
 from rangelog_proto.v1.broker_pb2_grpc import BrokersStub
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.http_server import PRINCIPAL
+from rangelog_server_common.tokens.verifier import TokenPrincipal
 from tests.support.certificates import TestCertificates
 from tests.support.rest_caller import Answer, RestCaller
 
@@ -125,6 +128,63 @@ async def test_the_rights_of_who_asked_count_at_the_placement_driver(acting: Act
         assert "client:a may not" in refused.body["message"]
     assert (await acting.rest(OPS, "GET", "/v1/streams/theirs")).status == 200
     assert ("client:a", "broker:b1", "DeleteStream", "RIGHT_MISSING") in await acting.entries()
+
+
+async def test_a_bound_token_gives_no_more_over_rest(acting: Acting) -> None:
+    """The broker says what it is bound to: the placement driver is not shown the token itself."""
+    await acting.client(Role.ADMIN, "ops").create_stream("theirs")
+    await acting.grant(Verb.ADMIN, "stream", "*")
+    rule = rights_pb2.AccessRule(principal="*", kind=KINDS["stream"], name="mine", verbs=wire_verbs(Verb.ADMIN))
+    bound = TokenPrincipal(Role.CLIENT, "a", Bounds([rule]))
+    assert (await acting.rest(bound, "POST", "/v1/streams", {"name": "mine"})).status == 201
+    refused = await acting.rest(bound, "GET", "/v1/streams/theirs")
+    assert refused.status == 403 and "the token of client:a is bound to other things" in refused.body["message"]
+    assert (await acting.rest(ALICE, "GET", "/v1/streams/theirs")).status == 200
+
+
+async def test_what_a_group_tells_of_a_topic_needs_a_right_on_the_topic(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SDK and over REST in the same words, whoever has asked the broker before; what was deleted is nobody's."""
+    ops = acting.client(Role.ADMIN, "ops")
+    mine, theirs = [await ops.topics.create(name) for name in ("mine", "theirs")]
+    ids = [mine.topic_id, theirs.topic_id, 99]
+    shards = [group_pb2.GroupShardState(shard={"topic_id": each}, facts={"ended": True}) for each in ids]
+    state = group_pb2.GroupState(topics=[{"topic_id": each} for each in ids], shards=shards)
+    state.checkpoints.add(name="c")
+    positions = [group_pb2.GroupPosition(shard=each.shard) for each in shards]
+    checkpoint = group_pb2.GroupCheckpointState(name="c", positions=positions)
+
+    async def describe(*_: Any) -> Any:
+        return group_service_pb2.DescribeGroupResponse(state=state)
+
+    async def describe_checkpoint(*_: Any) -> Any:
+        return checkpoint
+
+    monkeypatch.setattr(GroupCalls, "describe", describe)
+    monkeypatch.setattr(GroupCalls, "checkpoint", describe_checkpoint)
+    for path in ("", "/lag"):
+        assert (await acting.rest(OPS, "GET", f"/v1/groups/g{path}")).status == 200
+    await acting.grant(Verb.READ, "topic", "default/mine")
+    words = right_missing("client:a", ANY, KINDS["topic"], "default/theirs").message
+    for path in ("", "/lag", "/checkpoints"):
+        refused = await acting.rest(ALICE, "GET", f"/v1/groups/g{path}")
+        assert (refused.status, refused.body["message"]) == (403, words), path
+    groups = acting.client(Role.CLIENT, "a").groups
+    for call in (
+        groups.describe("g"),
+        groups.lag("g"),
+        groups.checkpoint("g", "d"),
+        groups.checkpoint_positions("g", "c"),
+    ):
+        with pytest.raises(RightMissing) as told:
+            await call
+        assert told.value.message == words
+    await acting.grant(Verb.APPEND, "topic", "default/theirs")
+    assert len(await groups.checkpoint_positions("g", "c")) == 3
+    assert await groups.lag("g") == []
+    for path in ("", "/lag"):
+        assert (await acting.rest(ALICE, "GET", f"/v1/groups/g{path}")).status == 200
 
 
 async def test_the_quota_of_who_asked_counts(acting: Acting) -> None:
