@@ -17,6 +17,7 @@ from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.tables.service import SERVICE_NAME as TABLES_SERVICE_NAME
 from rangelog_broker.tables.service import TablesService
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.service import (
     SHARDS_SERVICE_NAME,
     TRANSACTIONS_SERVICE_NAME,
@@ -57,8 +58,9 @@ def add_services(
     rights: RightsGuard,
 ) -> None:
     """Add all services to a server that is not started yet; `stack` closes them."""
-    groups = GroupsService(HostedGroupJournals(journals), topics, calls, rights)
-    transactions = TransactionsService(HostedTransactionJournals(journals), calls, topics, owned)
+    told = TopicRights(rights, topics)
+    groups = GroupsService(HostedGroupJournals(journals), topics, calls, told)
+    transactions = TransactionsService(HostedTransactionJournals(journals), calls, topics, owned, told)
     watermarks = WatermarksService(
         HostedWatermarkJournals(journals),
         topics,

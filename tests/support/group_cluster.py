@@ -19,6 +19,7 @@ from rangelog.testing import FakeCluster
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.service import GroupsService
 from rangelog_broker.journal.journal import Journal, wall_ms
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.errors import NotOwner, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.owner_calls import OwnedKey
@@ -160,7 +161,7 @@ class Broker:
         self.journals: dict[int, Journal[GroupCoordinator]] = {}
         self.coordinators = Coordinators()
         self.rights = RightsGuard()
-        self.service = GroupsService(self, topics, self.coordinators, self.rights)
+        self.service = GroupsService(self, topics, self.coordinators, TopicRights(self.rights, topics))
         self.clock_ms: Callable[[], int] = wall_ms
 
     def find(self, number: int) -> Journal[GroupCoordinator]:

@@ -7,7 +7,6 @@ OUTCOME_UNKNOWN where a command may have been acked. What tells of a topic is an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -19,29 +18,19 @@ from rangelog_broker.groups.snapshots import checkpoint_state, head_of, shard_st
 from rangelog_broker.groups.staged_inquiries import Coordinators
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
-from rangelog_core.errors import (
-    InvalidArgument,
-    PreconditionFailed,
-    RightMissing,
-    TopicNotFound,
-    WriterClosed,
-    WriterFenced,
-)
+from rangelog_broker.topic_rights import TopicRights
+from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import journal_of
-from rangelog_core.net.principals import Principal
-from rangelog_core.rights import ANY, Verb
-from rangelog_proto.v1 import group_pb2, rights_pb2, topic_pb2
+from rangelog_core.rights import ANY
+from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import GroupsServicer
-from rangelog_server_common.grpc_server import current_caller
 
 SERVICE_NAME = "rangelog.v1.Groups"
 WAIT_MS_MAX = 4_000
 """Below the limit of one try of a caller."""
 PAGE_SIZE_MAX = 1_000
-CALL_TIMEOUT_S = 3.0
-"""Of a call on the placement driver."""
 
 _T = TypeVar("_T")
 
@@ -53,21 +42,13 @@ class JournalHost(Protocol):
         """Return the journal of a number, open. Raises NotOwner."""
 
 
-class Rights(Protocol):
-    """See RightsGuard."""
-
-    async def require(self, principal: Principal | None, needs: Iterable[tuple[Verb, int, str, int]]) -> None:
-        """Check that a client may do all of this: verbs, kind, and name or id. Raises RightMissing, Unavailable."""
-
-
 class GroupsService(GroupsServicer):
     """All calls on groups. `close` it before the journals."""
 
     def __init__(
-        self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators, rights: Rights | None = None
+        self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators, rights: TopicRights | None = None
     ) -> None:
         """`rights`: what clients may do to topics; None: everything."""
-        self._topics = topics
         self._rights = rights
         self._owners = JournalOwners(journals.find, lambda journal: GroupOwner(journal, topics, calls))
 
@@ -259,21 +240,9 @@ class GroupsService(GroupsServicer):
     # ---- inside
 
     async def _check_topics(self, topic_ids: Iterable[int], context: Any) -> None:
-        """Raise RightMissing where the caller may not describe one of these topics; what was deleted is nobody's."""
+        """Raise RightMissing where the caller may not describe one of these topics."""
         if self._rights is not None:
-            caller = current_caller(context, tls=False)
-            await asyncio.gather(*(self._check_topic(self._rights, caller, each) for each in sorted(topic_ids)))
-
-    async def _check_topic(self, rights: Rights, caller: Principal | None, topic_id: int) -> None:
-        try:
-            await rights.require(caller, [(ANY, rights_pb2.RESOURCE_KIND_TOPIC, "", topic_id)])
-        except RightMissing:
-            request = topic_pb2.ListShardsRequest(topic=topic_pb2.TopicReference(topic_id=topic_id), page_size=1)
-            try:
-                await self._topics.list_shards(request, timeout_s=CALL_TIMEOUT_S)
-            except TopicNotFound:
-                return
-            raise
+            await self._rights.require(context, ANY, topic_ids)
 
     async def _propose(self, request: Any, command: group_pb2.GroupCommand) -> group_pb2.GroupResult:
         _check_member(command)
