@@ -113,7 +113,7 @@ class Runtime:
             owned.on_staged, owned.verify = inquiries.note, inquiries.verify
             owned.broker_version = lambda: journals.broker_version
             owned.scaling.end_transaction = inquiries.end
-            add_services(stack, control, settings, calls, topics, journals, owned)
+            add_services(stack, control, settings, calls, topics, journals, owned, rights)
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)

@@ -17,6 +17,7 @@ from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.tables.service import SERVICE_NAME as TABLES_SERVICE_NAME
 from rangelog_broker.tables.service import TablesService
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.service import (
     SHARDS_SERVICE_NAME,
     TRANSACTIONS_SERVICE_NAME,
@@ -35,6 +36,7 @@ from rangelog_proto.v1.transaction_service_pb2_grpc import (
 )
 from rangelog_proto.v1.watermark_service_pb2_grpc import add_WatermarksServicer_to_server
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.rights.guard import RightsGuard
 
 SERVICES = (
     GROUPS_SERVICE_NAME,
@@ -53,10 +55,12 @@ def add_services(
     topics: TopicClient,
     journals: OwnedJournals,
     owned: OwnedShards,
+    rights: RightsGuard,
 ) -> None:
     """Add all services to a server that is not started yet; `stack` closes them."""
-    groups = GroupsService(HostedGroupJournals(journals), topics, calls)
-    transactions = TransactionsService(HostedTransactionJournals(journals), calls, topics, owned)
+    told = TopicRights(rights, topics)
+    groups = GroupsService(HostedGroupJournals(journals), topics, calls, told)
+    transactions = TransactionsService(HostedTransactionJournals(journals), calls, topics, owned, told)
     watermarks = WatermarksService(
         HostedWatermarkJournals(journals),
         topics,

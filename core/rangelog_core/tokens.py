@@ -6,6 +6,7 @@ What holds: a token never gives more than its principal has; what it is bound to
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.rights import EVERY_CLIENT, Rules, Verb, check_rule, verbs_of
@@ -40,6 +41,24 @@ class Bounds:
     def left(self, kind: int, name: str) -> Verb:
         """Return the verbs that the token leaves on a resource."""
         return self._rules.given(EVERY_CLIENT, kind, name)
+
+
+def listed(bounds: Iterable[pb.AccessRule]) -> list[Any]:
+    """Return what a token is bound to as JSON has it: of each resource its verbs, kind and name."""
+    return [[list(each.verbs), int(each.kind), each.name] for each in bounds]
+
+
+def bounds_of_list(found: Any) -> Bounds:
+    """Return the bounds that a list names. Raises InvalidArgument."""
+    try:
+        rules = [
+            pb.AccessRule(principal=EVERY_CLIENT, kind=kind, name=name, verbs=verbs) for verbs, kind, name in found
+        ]
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument("this is no list of resources with their verbs") from error
+    if not rules:
+        raise InvalidArgument("a token is bound to something, or not bound")
+    return Bounds(rules)
 
 
 def check_bounds(rules: Iterable[pb.AccessRule]) -> None:

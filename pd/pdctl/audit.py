@@ -35,6 +35,7 @@ _COLUMNS = [
     field("ENTRY", "sequence"),
     field("TIME", "time_ms", show_time),
     field("PRINCIPAL", "principal", lambda text: text or "-"),
+    field("THROUGH", "through", lambda text: text or "-"),
     field("FROM", "peer", lambda text: text or "-"),
     field("CALL", "call"),
     field("RESOURCE", "resource", lambda text: text or "-"),
@@ -247,7 +248,7 @@ def _state_view(state: Any) -> dict[str, Any]:
 
 def _row(line: bytes) -> dict[str, Any]:
     fields = parse_line(line)
-    texts = ("principal", "peer", "call", "resource", "outcome", "detail")
+    texts = ("principal", "through", "peer", "call", "resource", "outcome", "detail")
     row: dict[str, Any] = {"sequence": fields["sequence"], "time_ms": fields["time_ms"]}
     row |= {name: printable(str(fields.get(name, ""))) for name in texts}
     row |= {name: fields[name] for name in ("count", "dropped", "of") if name in fields}

@@ -17,6 +17,8 @@ from google.protobuf.message import Message
 
 from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, RangelogError, Unavailable
+from rangelog_core.net.acting import Represented
+from rangelog_core.net.principals import Principal
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
@@ -41,7 +43,7 @@ from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.restore import being_restored
 from rangelog_pd.state.snapshot import Frozen
 from rangelog_pd.state.store import State
-from rangelog_pd.state.versions import check_enabled, level_of, needed_level
+from rangelog_pd.state.versions import LEVEL_BROKERS, check_enabled, level_of, needed_level
 from rangelog_pd.tier_check import TierTrials, leader_watch
 from rangelog_pd.token_signer import TokenSigner
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2
@@ -323,10 +325,17 @@ class Driver:
         names = [member.name for member in self.consensus.status().members]
         return [address for name in names if (address := self.api_address_of(name))]
 
-    def note_refusal(self, principal: str, host: str, call: str, error: RangelogError) -> None:
+    def note_refusal(self, principal: Principal | None, host: str, call: str, error: RangelogError) -> None:
         """Note that a call was refused for who made it: for the audit log, if this member leads."""
         if self._leading_term is not None and self._machine.state.audit.enabled:
-            self.audit.refused(RefusedCall(principal, call, error.code), host, error.message, self.now_ms())
+            refusal = RefusedCall(str(principal or ""), call, error.code, self.through(principal))
+            self.audit.refused(refusal, host, error.message, self.now_ms())
+
+    def through(self, principal: Principal | None) -> str:
+        """Return the broker that calls for a principal, as entries of the audit log name it; empty: there is none to name."""
+        if isinstance(principal, Represented) and self.knows_level(LEVEL_BROKERS):
+            return str(principal.through)
+        return ""
 
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()

@@ -1,8 +1,8 @@
 """The server side of gRPC, shared by the placement driver and the range server.
 
 What holds: every error that a client receives is a RangelogError, and the text of any other exception stays in the log; a
-wrong token is refused in constant time; with TLS the role of the caller's certificate may use the port and the call; a port
-in use is an error, not a second listener.
+wrong token is refused in constant time; with TLS the role of the caller's certificate may use the port and the call, and so may
+the role of the principal for whom a broker calls; a port in use is an error, not a second listener.
 """
 
 from __future__ import annotations
@@ -31,10 +31,18 @@ from rangelog_core.errors import (
     Unauthorized,
     Unavailable,
 )
+from rangelog_core.net.acting import ACTING_KEY, WITHIN_KEY, represented
 from rangelog_core.net.bearer import is_bearer
 from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
-from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
+from rangelog_core.net.principals import (
+    Port,
+    Principal,
+    check_call,
+    check_caller,
+    check_port,
+    principal_of,
+)
 from rangelog_core.net.tls import TlsConfig, certificates_of
 from rangelog_core.tracing import served
 from rangelog_server_common.logs_service import LOGS_SERVICE_NAME, add_logs_service
@@ -52,8 +60,8 @@ _OPEN_SERVICES = ("/grpc.health.", "/grpc.reflection.")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 RightsCheck = Callable[[Principal, str, Any], Awaitable[None]]
 """Given who calls, what, and the request; raises where it may not."""
-Refused = Callable[[str, str, str, RangelogError], None]
-"""Given who was refused (empty: nobody knows), its host, the method and the error."""
+Refused = Callable[[Principal | None, str, str, RangelogError], None]
+"""Given who was refused (None: nobody knows), its host, the method and the error."""
 CallHold = Callable[[Principal | None, str, float | None, Any], Awaitable[Callable[[Any], object] | None]]
 """Given who calls, what, the time left in s (None: no deadline) and the request; waits until the call may be made.
 
@@ -95,12 +103,14 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         async def call(data: bytes, context: Any) -> Any:
             began_s, code = time.perf_counter(), CANCELLED
             principal: Principal | None = None
+            asker: Principal | None = None
             try:
                 principal = self._caller(context, handler_call_details, is_open=is_open)
                 if principal is not None:
                     check_port(principal, self._port)
                     check_call(principal, method)
-                _CALLER.set((principal,))
+                asker = self._asker(principal, handler_call_details)
+                _CALLER.set((asker,))
                 request = _parsed(handler.request_deserializer, data)
                 if principal is not None:
                     check_caller(principal, method, request)
@@ -108,7 +118,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                         await self.check_rights(principal, method, request)
                 counted = None
                 if self.hold is not None and not is_open:
-                    counted = await self.hold(principal, method, context.time_remaining(), request)
+                    counted = await self.hold(asker, method, context.time_remaining(), request)
                 with served(method.removeprefix("/"), handler_call_details.invocation_metadata or ()):
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         response = await inner(request, context)
@@ -122,7 +132,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 shown = _shown(error, method)
                 code = shown.code
                 if self.refused is not None and isinstance(shown, _REFUSALS):
-                    self.refused(str(principal or ""), host_of(context), method.rpartition("/")[2], shown)
+                    self.refused(asker or principal, host_of(context), method.rpartition("/")[2], shown)
                 await abort_with(context, shown)
             finally:
                 self.calls.ended(method, code, time.perf_counter() - began_s)
@@ -139,8 +149,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         certificate = certificate_of(context) if self._tls and not bearer else None
         if is_open:
             return certificate
-        given = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
-        kind, _, text = (given.decode("latin-1") if isinstance(given, bytes) else given).partition(" ")
+        kind, _, text = _shown_as(details, "authorization").partition(" ")
         return admit_caller(
             certificate,
             text if kind == "Bearer" else "",
@@ -150,13 +159,28 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             needs_token=bearer,
         )
 
+    def _asker(self, principal: Principal | None, details: grpc.HandlerCallDetails) -> Principal | None:
+        """Return whom a call counts for. Raises RoleForbids, InvalidArgument."""
+        said = _shown_as(details, ACTING_KEY)
+        if not said:
+            return principal
+        asker = represented(principal, said, _shown_as(details, WITHIN_KEY), self._port)
+        check_call(asker, details.method)
+        return asker
+
+
+def _shown_as(details: grpc.HandlerCallDetails, name: str) -> str:
+    """Return what the metadata of a call has under a name; empty: nothing."""
+    given = next((value for key, value in details.invocation_metadata or () if key == name), "")
+    return given.decode("latin-1") if isinstance(given, bytes) else str(given)
+
 
 _CALLER: ContextVar[tuple[Principal | None] | None] = ContextVar("caller", default=None)
-"""Who makes the call that this task handles, once the interceptor knows."""
+"""Whom the call counts for that this task handles, once the interceptor knows."""
 
 
 def current_caller(context: Any, *, tls: bool) -> Principal | None:
-    """Return who makes the call that is being handled; None: nobody knows, without TLS. Raises HandshakeFailed."""
+    """Return whom the call counts for that is being handled; None: nobody knows, without TLS. Raises HandshakeFailed."""
     found = _CALLER.get()
     if found is not None:
         return found[0]

@@ -9,6 +9,8 @@ _STATE, _STATED = "rangelog_pd.state.audit", "pd/state/test_pd_audit.py"
 _TABLE = "rangelog_pd.state.audit_table"
 _TRAIL, _TRAILED = "rangelog_pd.reconcile.audit_trail", "pd/reconcile/test_pd_audit_trail.py"
 _CALLS, _CALLED = "rangelog_pd.handlers.audited", "pd/handlers/test_pd_audited.py"
+_ACTING, _ACTED = "rangelog_core.net.acting", "core/net/test_acting.py"
+_GRPC, _BEHIND = "rangelog_server_common.grpc_server", "pd/handlers/test_pd_acting.py"
 
 AUDIT: tuple[Mutant, ...] = (
     rare("audit-chain-unchecked", "a changed line is intact", _CHAIN,
@@ -34,6 +36,30 @@ AUDIT: tuple[Mutant, ...] = (
          "        if stream.name == AUDIT_STREAM_NAME:\n            return\n            raise", _STATED),
     rare("audit-trimmed-by-id", "whoever knows the id of the audit log's stream trims it", "rangelog_pd.state.streams",
          " or stream.name == AUDIT_STREAM_NAME or ", " or ", _STATED),
+    rare("acting-for-of-anybody", "whoever can call a placement driver does so as another", _ACTING,
+         "    if caller is None or caller.role is not Role.BROKER or port is not Port.PD_API:\n",
+         "    if caller is None:\n", _ACTED),
+    rare("acting-for-inherited", "a lookup that requests share is for the first of them, and so is what outlives it", _ACTING,
+         "    if acting is None or acting[1] is not asyncio.current_task():\n", "    if acting is None:\n", _ACTED),
+    rare("acting-for-without-tls", "a broker is refused by placement drivers that cannot know it",
+         "rangelog_core.net.pd_client", "with_principal(metadata) if tls is not None else metadata",
+         "with_principal(metadata)", _ACTED),
+    rare("acting-for-nobody", "a change over REST is in no audit log", "rangelog_broker.rest.guard",
+         "with acting_for(caller, bounds_of(caller)):",
+         "with acting_for(None):", _BEHIND),
+    rare("acting-for-without-bounds", "a token that is bound to one stream opens all of its client's over REST",
+         "rangelog_broker.rest.guard", "with acting_for(caller, bounds_of(caller)):", "with acting_for(caller):", _BEHIND),
+    rare("acting-for-with-the-brokers-rights", "the placement driver checks and records the broker", _GRPC,
+         "                _CALLER.set((asker,))\n", "                _CALLER.set((principal,))\n", _BEHIND),
+    rare("acting-for-without-a-quota", "what is asked over REST counts for nobody", _GRPC,
+         "await self.hold(asker, ", "await self.hold(principal, ", _BEHIND),
+    rare("acting-for-with-the-brokers-calls", "a client has a broker call what is for brokers alone", _GRPC,
+         "        check_call(asker, details.method)\n", "", _BEHIND),
+    rare("audit-names-the-broker-early", "members of two versions make two chains", "rangelog_pd.driver",
+         "if isinstance(principal, Represented) and self.knows_level(LEVEL_BROKERS):", "if isinstance(principal, Represented):",
+         _BEHIND),
+    rare("audit-refusal-without-its-broker", "a refusal over REST names no broker", _TRAIL,
+         ", through=key.through,", ",", _BEHIND),
     rare("audit-afterwards", "a change is made, and recorded after it", _CALLS,
          "        note.of_sequence = await _begin(driver, begun)\n", "        note.of_sequence = 1\n", _CALLED),
     rare("audit-secret", "the secret in a tier's URL is in the log", _CALLS,

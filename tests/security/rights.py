@@ -182,6 +182,11 @@ def _topic_named(cls: Any, **more: Any) -> Callable[[Places], Any]:
     return lambda places: cls(topic=topic_pb2.TopicReference(namespace=namespace, name=name), **more)
 
 
+def _position(topic_id: int) -> group_pb2.GroupPosition:
+    return group_pb2.GroupPosition(shard=group_pb2.GroupShard(topic_id=topic_id))
+
+
+_X = transaction_pb2.TransactionName(transactional_id=TRANSACTION)
 ANY = " ".join(VERBS)
 PROBES: dict[str, tuple[str, Probe]] = {
     "pd describe": (ANY, _pd("PlacementDriver", "DescribeStream", lambda p: pd_pb2.DescribeStreamRequest(name=STREAM))),
@@ -204,6 +209,17 @@ PROBES: dict[str, tuple[str, Probe]] = {
         _pd("PlacementDriver", "Watch", lambda p: pd_pb2.WatchRequest(
             begin=[pd_pb2.WatchedStream(stream_id=p.stream.stream_id)], wait_ms=1)),
     ),
+    "pd watch of another topic": ("", _pd("PlacementDriver", "Watch", lambda p: pd_pb2.WatchRequest(
+        begin_topics=[pd_pb2.WatchedTopic(topic_id=p.other_topic_id)], wait_ms=1))),
+    "pd watch of another broker": ("", _pd("PlacementDriver", "Watch", lambda p: pd_pb2.WatchRequest(
+        begin_broker=p.broker.name, wait_ms=1))),
+    "pd list cursors": ("read", _pd("Cursors", "ListCursors", lambda p: cursor_pb2.ListCursorsRequest(
+        stream_id=p.stream.stream_id))),
+    "pd delete cursor": ("read", _pd("Cursors", "DeleteCursor", lambda p: cursor_pb2.DeleteCursorRequest(
+        stream_id=p.stream.stream_id, name="c"))),
+    "pd create range": ("append seal", _pd("PlacementDriver", "CreateRange", lambda p: pd_pb2.CreateRangeRequest(
+        stream_id=p.stream.stream_id))),
+    "pd cancel scale": ("admin", _pd("Topics", "CancelScale", lambda p: topic_pb2.CancelScaleRequest(topic_id=p.topic_id))),
     "pd repack": (
         "admin",
         _pd("PlacementDriver", "PrepareRepack", lambda p: pd_pb2.PrepareRepackRequest(stream_id=p.stream.stream_id)),
@@ -248,16 +264,52 @@ PROBES: dict[str, tuple[str, Probe]] = {
     "broker join of another topic": ("", _broker("Groups", "JoinGroup", lambda p: group_service_pb2.JoinGroupRequest(
         group=GROUP, join=group_pb2.GroupJoin(member="m", topic_ids=[p.topic_id, p.other_topic_id])))),
     "broker group": (ANY, _broker("Groups", "DescribeGroup", lambda p: group_service_pb2.DescribeGroupRequest(group=GROUP))),
+    **{
+        f"broker {method}": (verb, _broker("Groups", method, lambda p, made=made: made(group=GROUP)))  # type: ignore[misc]
+        for verb, methods in (
+            ("read", ("HeartbeatGroup", "LeaveGroup", "CommitPositions", "ReleaseShards", "ReachCheckpoint")),
+            (ANY, ("DescribeCheckpoint",)),
+            ("admin", ("DeleteGroup", "UnsubscribeGroup", "RetainGroup", "RequestCheckpoint", "DeleteCheckpoint")),
+        )
+        for method in methods
+        for made in (getattr(group_service_pb2, f"{method}Request"),)
+    },
+    "broker reset in another topic": ("", _broker("Groups", "ResetGroup", lambda p: group_service_pb2.ResetGroupRequest(
+        group=GROUP, reset=group_pb2.GroupReset(positions=[_position(p.topic_id), _position(p.other_topic_id)])))),
+    "broker stage positions of another program": ("", _broker("Groups", "StagePositions", lambda p:
+        group_service_pb2.StagePositionsRequest(group=GROUP, stage=group_pb2.GroupStage(transactional_id="another-x")))),
     "broker reset": ("admin", _broker("Groups", "ResetGroup", lambda p: group_service_pb2.ResetGroupRequest(group=GROUP))),
     "broker rows": (
         "read", _broker("Tables", "Get", lambda p: table_service_pb2.GetRowsRequest(topic_id=p.topic_id, keys=[b"k"])),
     ),
     "broker put": ("append", _broker("Tables", "Apply", lambda p: table_service_pb2.ApplyTableRequest(topic_id=p.topic_id))),
+    "broker scan": (
+        "read", _broker("Tables", "Scan", lambda p: table_service_pb2.ScanTableRequest(topic_id=p.topic_id))),
+    "broker watch rows": (
+        "read", _broker("Tables", "Watch", lambda p: table_service_pb2.WatchTableRequest(topic_id=p.topic_id, wait_ms=1))),
+    "broker open session of a table": (
+        "append", _broker("Tables", "OpenSession", lambda p: table_service_pb2.OpenTableSessionRequest(topic_id=p.topic_id))),
+    "broker end times": ("append", _broker(
+        "Watermarks", "EndTimeNotes", lambda p: watermark_service_pb2.EndTimeNotesRequest(topic_id=p.topic_id))),
+    "broker watermarks": ("read", _broker(
+        "Watermarks", "ListWatermarks", lambda p: watermark_service_pb2.ListWatermarksRequest(topic_id=p.topic_id))),
     "broker times": (
         "append", _broker("Watermarks", "NoteTime", lambda p: watermark_service_pb2.NoteTimeRequest(topic_id=p.topic_id)),
     ),
     "broker transaction": ("append", _broker("Transactions", "AbortTransaction", lambda p:
         transaction_service_pb2.AbortTransactionRequest(name=transaction_pb2.TransactionName(transactional_id=TRANSACTION)))),
+    **{
+        f"broker {method}": ("append", _broker("Transactions", method, lambda p, made=made: made(name=_X)))  # type: ignore[misc]
+        for method in ("BeginTransaction", "PingTransaction", "CommitTransaction", "DescribeTransaction")
+        for made in (getattr(transaction_service_pb2, f"{method}Request"),)
+    },
+    "broker init of another program": ("", _broker("Transactions", "InitTransactions", lambda p:
+        transaction_service_pb2.InitTransactionsRequest(transactional_id="another-x"))),
+    "broker commit in another topic": ("", _broker("Transactions", "CommitTransaction", lambda p:
+        transaction_service_pb2.CommitTransactionRequest(
+            name=_X, participants=[transaction_pb2.Participant(topic_id=p.other_topic_id)]))),
+    "broker commit in another group": ("", _broker("Transactions", "CommitTransaction", lambda p:
+        transaction_service_pb2.CommitTransactionRequest(name=_X, participants=[transaction_pb2.Participant(group="others")]))),
     "rest stream": (ANY, _rest("GET", f"/v1/streams/{STREAM}")),
     "rest patch": ("admin", _rest("PATCH", f"/v1/streams/{STREAM}")),
     "rest trim": ("trim", _rest("POST", f"/v1/streams/{STREAM}/trim")),
@@ -269,7 +321,10 @@ PROBES: dict[str, tuple[str, Probe]] = {
     "rest abort": ("append", _rest("POST", f"/v1/transactions/{TRANSACTION}/abort")),
 }  # fmt: skip
 """By what is done: the verbs of which one is enough, and how it is tried."""
-OF_TRANSACTIONS = ("broker transaction", "rest abort")
+OF_TRANSACTIONS = (
+    "broker transaction", "rest abort", "broker BeginTransaction", "broker PingTransaction", "broker CommitTransaction",
+    "broker DescribeTransaction",
+)  # fmt: skip
 LISTS = ("/v1/streams", "/v1/groups", "/v1/transactions", "/v1/namespaces", "/v1/topics", "/v1/tables", "/v1/unknown")
 """Over REST, of all that there is: for who may read it all."""
 

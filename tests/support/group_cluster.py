@@ -19,11 +19,13 @@ from rangelog.testing import FakeCluster
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.service import GroupsService
 from rangelog_broker.journal.journal import Journal, wall_ms
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.errors import NotOwner, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.owner_calls import OwnedKey
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import group_service_pb2, topic_pb2, transaction_pb2, transaction_service_pb2
+from rangelog_server_common.rights.guard import RightsGuard
 
 _OUTPUTS = {
     each.name: each.output_type.name for each in group_service_pb2.DESCRIPTOR.services_by_name["Groups"].methods
@@ -158,7 +160,8 @@ class Broker:
         self.client = client
         self.journals: dict[int, Journal[GroupCoordinator]] = {}
         self.coordinators = Coordinators()
-        self.service = GroupsService(self, topics, self.coordinators)
+        self.rights = RightsGuard()
+        self.service = GroupsService(self, topics, self.coordinators, TopicRights(self.rights, topics))
         self.clock_ms: Callable[[], int] = wall_ms
 
     def find(self, number: int) -> Journal[GroupCoordinator]:

@@ -22,6 +22,7 @@ from rangelog_broker.hosting.journals import TRANSACTIONS, coordinator_machine
 from rangelog_broker.journal.joint_machine import JointMachine
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.part import JournalPart
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.coordinator import COMMITTING, TransactionCoordinator
 from rangelog_broker.transactions.service import TransactionsService
 from rangelog_core.errors import NotOwner, RangelogError, RecordTooLarge, RequestTimeout, WriterClosed
@@ -30,6 +31,7 @@ from rangelog_core.net.owner_calls import JOURNALS, OwnedKey
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import topic_pb2, transaction_service_pb2
 from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsStub
+from rangelog_server_common.rights.guard import RightsGuard
 from tests.support.group_cluster import Topics
 
 Staged = list[tuple[int, bytes]]
@@ -128,7 +130,9 @@ class TransactionCluster:
         self._client = FakeCluster().client()
         self._journals: dict[int, Journal[JointMachine]] = {}
         self._parts: dict[int, JournalPart[TransactionCoordinator]] = {}
-        self.service = TransactionsService(self, cast(Any, self), cast(Any, self.topics))
+        self.rights = RightsGuard()
+        told = TopicRights(self.rights, self.topics)
+        self.service = TransactionsService(self, cast(Any, self), cast(Any, self.topics), rights=told)
 
     async def __aenter__(self) -> TransactionCluster:
         for number in range(JOURNALS):

@@ -2,12 +2,12 @@
 
 What holds: a command is proposed under the caller's session and number, so a repeat at this or the next owner changes nothing
 more; a heartbeat needs none. An answer follows the ack. A broker that has lost the journal answers NOT_OWNER, or
-OUTCOME_UNKNOWN where a command may have been acked.
+OUTCOME_UNKNOWN where a command may have been acked. What tells of a topic is answered to who may describe that topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -18,9 +18,11 @@ from rangelog_broker.groups.snapshots import checkpoint_state, head_of, shard_st
 from rangelog_broker.groups.staged_inquiries import Coordinators
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import journal_of
+from rangelog_core.rights import ANY
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import GroupsServicer
@@ -43,7 +45,11 @@ class JournalHost(Protocol):
 class GroupsService(GroupsServicer):
     """All calls on groups. `close` it before the journals."""
 
-    def __init__(self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators) -> None:
+    def __init__(
+        self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators, rights: TopicRights | None = None
+    ) -> None:
+        """`rights`: what clients may do to topics; None: everything."""
+        self._rights = rights
         self._owners = JournalOwners(journals.find, lambda journal: GroupOwner(journal, topics, calls))
 
     def close(self) -> None:
@@ -160,7 +166,10 @@ class GroupsService(GroupsServicer):
             state.staged.extend(staged_state(*each) for each in group.staged)
             return pb.DescribeGroupResponse(state=state, now_ms=owner.journal.now_ms)
 
-        return await self._read(owner, look)
+        found = await self._read(owner, look)
+        topics = {each.topic_id for each in found.state.topics}
+        await self._check_topics(topics | {each.shard.topic_id for each in found.state.shards}, context)
+        return found
 
     async def ResetGroup(self, request: pb.ResetGroupRequest, context: Any) -> pb.ResetGroupResponse:
         """Move positions, of shards that the group may not know yet."""
@@ -217,7 +226,10 @@ class GroupsService(GroupsServicer):
                 raise PreconditionFailed(f"group {request.group!r} has no checkpoint {request.name!r}")
             return pb.DescribeCheckpointResponse(checkpoint=checkpoint_state(found))
 
-        return await self._read(self._owner(request.group), look)
+        answer = await self._read(self._owner(request.group), look)
+        places = (*(each.shard for each in answer.checkpoint.positions), *answer.checkpoint.waiting)
+        await self._check_topics({each.topic_id for each in places}, context)
+        return answer
 
     async def DeleteCheckpoint(self, request: pb.DeleteCheckpointRequest, context: Any) -> pb.DeleteCheckpointResponse:
         """Delete a checkpoint, complete or not."""
@@ -226,6 +238,11 @@ class GroupsService(GroupsServicer):
         return pb.DeleteCheckpointResponse()
 
     # ---- inside
+
+    async def _check_topics(self, topic_ids: Iterable[int], context: Any) -> None:
+        """Raise RightMissing where the caller may not describe one of these topics."""
+        if self._rights is not None:
+            await self._rights.require(context, ANY, topic_ids)
 
     async def _propose(self, request: Any, command: group_pb2.GroupCommand) -> group_pb2.GroupResult:
         _check_member(command)

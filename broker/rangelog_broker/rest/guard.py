@@ -23,6 +23,7 @@ from rangelog.errors import (
 )
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
 from rangelog_broker.serving.needs import needs_of_path
+from rangelog_core.net.acting import acting_for
 from rangelog_core.net.principals import Port, Principal
 from rangelog_core.quotas import Measure, charge
 from rangelog_core.tracing import served
@@ -30,6 +31,7 @@ from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
 from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import admit_caller
+from rangelog_server_common.tokens.bounds import bounds_of
 from rangelog_server_common.tokens.verifier import TokenVerifier
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -119,7 +121,8 @@ class Guard:
                             await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
                         if self._quotas is not None and self._quotas.book.any:
                             send = await self._hold(self._quotas, caller, len(body), send)
-                        await self._app(scope, _Replay(body, receive), send)
+                        with acting_for(caller, bounds_of(caller)):
+                            await self._app(scope, _Replay(body, receive), send)
             except TimeoutError:
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
         finally:

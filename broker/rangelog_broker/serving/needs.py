@@ -28,6 +28,21 @@ def _joining(request: Any) -> list[Need]:
     return [(Verb.READ, pb.RESOURCE_KIND_GROUP, request.group, 0), *topics]
 
 
+def _staging_positions(request: Any) -> list[Need]:
+    """They are of the transaction as well, as what a STAGE frame stages is."""
+    by = request.stage.transactional_id
+    return [(Verb.READ, pb.RESOURCE_KIND_GROUP, request.group, 0), (Verb.APPEND, pb.RESOURCE_KIND_TRANSACTION, by, 0)]
+
+
+def _resetting(request: Any) -> list[Need]:
+    """A position that moves back holds up what is trimmed of its topic, as a member does that joins."""
+    topics = sorted({each.shard.topic_id for each in request.reset.positions})
+    return [
+        (Verb.ADMIN, pb.RESOURCE_KIND_GROUP, request.group, 0),
+        *((Verb.READ, pb.RESOURCE_KIND_TOPIC, "", topic_id) for topic_id in topics),
+    ]
+
+
 def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
     return lambda request: [(verbs, pb.RESOURCE_KIND_TOPIC, "", request.topic_id)]
 
@@ -45,16 +60,18 @@ _CALLS: dict[str, Callable[[Any], list[Need]]] = {
     **dict.fromkeys(
         (
             "Groups/HeartbeatGroup", "Groups/LeaveGroup", "Groups/CommitPositions", "Groups/ReleaseShards",
-            "Groups/StagePositions", "Groups/ReachCheckpoint",
+            "Groups/ReachCheckpoint",
         ),
         _group(Verb.READ),
     ),
     "Groups/JoinGroup": _joining,
+    "Groups/StagePositions": _staging_positions,
+    "Groups/ResetGroup": _resetting,
     **dict.fromkeys(("Groups/DescribeGroup", "Groups/DescribeCheckpoint"), _group(ANY)),
     **dict.fromkeys(
         (
-            "Groups/ResetGroup", "Groups/DeleteGroup", "Groups/UnsubscribeGroup", "Groups/RetainGroup",
-            "Groups/RequestCheckpoint", "Groups/DeleteCheckpoint",
+            "Groups/DeleteGroup", "Groups/UnsubscribeGroup", "Groups/RetainGroup", "Groups/RequestCheckpoint",
+            "Groups/DeleteCheckpoint",
         ),
         _group(Verb.ADMIN),
     ),

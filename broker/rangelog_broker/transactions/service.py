@@ -15,6 +15,7 @@ from rangelog.errors import InvalidArgument, NotOwner, WriterClosed, WriterFence
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_broker.journal.part import JournalPart
 from rangelog_broker.shards.finished import PlacementRows
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.coordinator import WAITING, TransactionCoordinator
 from rangelog_broker.transactions.merging import MergeOrders, MergingShards, merge_all_here, merge_here
 from rangelog_broker.transactions.shard_rows import KnownRows
@@ -22,6 +23,7 @@ from rangelog_broker.transactions.transaction_owner import TransactionOwner
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.rights import Verb
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
 from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsServicer, TransactionsServicer
@@ -49,8 +51,10 @@ class TransactionsService(TransactionsServicer):
         calls: OwnerCalls,
         topics: TopicClient,
         shards: MergingShards | None = None,
+        rights: TopicRights | None = None,
     ) -> None:
-        """`shards`: of this broker, which merge without a call."""
+        """`shards`: of this broker, which merge without a call. `rights`: what clients may do; None: everything."""
+        self._rights = rights
         orders = MergeOrders(calls, KnownRows(PlacementRows(topics)), shards)
         self._owners = JournalOwners(journals.find, lambda journal: TransactionOwner(journal, orders))
 
@@ -107,6 +111,11 @@ class TransactionsService(TransactionsServicer):
 
         With `begin_next` the next one is begun behind it, where it can be: the two entries share a batch of the journal.
         """
+        if self._rights is not None:  # the broker goes to all participants under its own certificate
+            topics = (each.topic_id for each in request.participants if not each.group)
+            await self._rights.require(context, Verb.APPEND, topics)
+            groups = (each.group for each in request.participants if each.group)
+            await self._rights.require_groups(context, Verb.READ, groups)
         owner = self._owner(request.name)
         commit = transaction_pb2.TransactionCommit(name=request.name, participants=request.participants)
         command = transaction_pb2.TransactionCommand(commit=commit)

@@ -81,6 +81,7 @@ class GroupShards:
         self._connections = connections
         self._make_reader = make_reader
         self._names: dict[int, str] = {}
+        """As they were told last: for topics that are deleted by now."""
 
     async def resolve(self, names: Iterable[str]) -> dict[int, str]:
         """Return the topics of these names, by id. Raises TopicNotFound, TopicKindForbids (one is a table)."""
@@ -93,11 +94,18 @@ class GroupShards:
         return found
 
     async def name_of(self, topic_id: int) -> str:
-        """Return the name of a topic. Raises TopicNotFound."""
-        if topic_id not in self._names:
-            request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
+        """Return the name of a topic, of a deleted one the last known. It is asked for each time: the caller needs the right.
+
+        Raises RightMissing, TopicNotFound.
+        """
+        request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
+        try:
             topic = (await self._topics.describe_topic(request, timeout_s=CALL_TIMEOUT_S)).topic
-            self._names[topic_id] = f"{topic.namespace}/{topic.name}"
+        except TopicNotFound:
+            if topic_id not in self._names:
+                raise
+            return self._names[topic_id]
+        self._names[topic_id] = f"{topic.namespace}/{topic.name}"
         return self._names[topic_id]
 
     async def is_any_there(self, topic_ids: Iterable[int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -153,7 +153,7 @@ class Groups:
         """
         response = await self._calls.describe(check_name("group", group), CALL_TIMEOUT_S)
         state = response.state
-        names = {each.topic_id: await self._name_of(each.topic_id) for each in state.topics}
+        names = await self._names_of(each.topic_id for each in state.topics)
         has: dict[str, list[ShardOfTopic]] = {each.member: [] for each in state.members}
         for each in state.shards:
             if each.member in has:
@@ -181,19 +181,22 @@ class Groups:
     async def lag(self, group: str) -> Sequence[ShardLag]:
         """Return how far a group is behind, for each shard that it has not finished. Reads one record per shard.
 
-        Shards of a topic that was deleted are marked, and have no lag.
+        Shards of a topic that was deleted are marked, and have no lag. Raises RightMissing where the caller may not describe
+        one of the group's topics.
         """
         response = await self._calls.describe(check_name("group", group), CALL_TIMEOUT_S)
+        names = await self._names_of(each.shard.topic_id for each in response.state.shards)
         limit = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def measure(state: group_pb2.GroupShardState) -> ShardLag:
             async with limit:
+                topic = names[state.shard.topic_id]
                 try:
-                    return await self._lag(state)
+                    return await self._lag(state, topic)
                 except StreamNotFound:
                     if await self._shards.is_any_there([state.shard.topic_id]):
                         raise
-                    return await self._lag_of_deleted(state)
+                    return _lag_of_deleted(state, topic)
 
         wanted = [each for each in response.state.shards if not _is_finished(each)]
         return await asyncio.gather(*map(measure, wanted))
@@ -277,6 +280,7 @@ class Groups:
         deadline = time.monotonic() + timeout_s
         check_name("checkpoint", name)
         state = (await self._calls.describe(check_name("group", group), timeout_s)).state
+        await self._names_of(each.topic_id for each in state.topics)  # who may not have the positions begins nothing
         _check_unknown(state, name)  # before the command, whose repeats find the checkpoint that it began
         await self._calls.request_checkpoint(group, name, 0, timeout_s)
         while True:
@@ -306,6 +310,10 @@ class Groups:
 
     # ---- inside
 
+    async def _names_of(self, topic_ids: Iterable[int]) -> dict[int, str]:
+        """Return the names of topics, as the caller may know them. Raises RightMissing."""
+        return {each: await self._name_of(each) for each in dict.fromkeys(topic_ids)}
+
     async def _name_of(self, topic_id: int) -> str:
         try:
             return await self._shards.name_of(topic_id)
@@ -313,9 +321,9 @@ class Groups:
             return str(topic_id)  # deleted; the group forgets it when a member joins
 
     async def _positions(self, checkpoint: group_pb2.GroupCheckpointState) -> Mapping[ShardOfTopic, int]:
+        names = await self._names_of(each.shard.topic_id for each in checkpoint.positions)
         return {
-            ShardOfTopic(await self._name_of(each.shard.topic_id), each.shard.shard_id): each.offset
-            for each in checkpoint.positions
+            ShardOfTopic(names[each.shard.topic_id], each.shard.shard_id): each.offset for each in checkpoint.positions
         }
 
     async def _places(
@@ -341,12 +349,7 @@ class Groups:
             raise TopicNotFound("every topic that the group reads was deleted: there is no position to move")
         return found
 
-    async def _lag_of_deleted(self, state: group_pb2.GroupShardState) -> ShardLag:
-        topic = await self._name_of(state.shard.topic_id)
-        offset = state.offset if state.has_position else 0
-        return ShardLag(topic, state.shard.shard_id, offset, offset, 0, 0.0, is_deleted=True)
-
-    async def _lag(self, state: group_pb2.GroupShardState) -> ShardLag:
+    async def _lag(self, state: group_pb2.GroupShardState, topic: str) -> ShardLag:
         shard = GroupShard(state.shard.topic_id, state.shard.shard_id)
         offset = state.offset if state.has_position else 0
         end_offset = state.facts.end_offset if state.facts.ended else await self._shards.tail(shard)
@@ -362,8 +365,12 @@ class Groups:
                 if error.offset is None or error.offset <= first:
                     raise
                 first = error.offset
-        topic = await self._name_of(shard.topic_id)
         return ShardLag(topic, shard.shard_id, offset, end_offset, max(0, end_offset - first), seconds)
+
+
+def _lag_of_deleted(state: group_pb2.GroupShardState, topic: str) -> ShardLag:
+    offset = state.offset if state.has_position else 0
+    return ShardLag(topic, state.shard.shard_id, offset, offset, 0, 0.0, is_deleted=True)
 
 
 def _check_unknown(state: group_pb2.GroupState, name: str) -> None:

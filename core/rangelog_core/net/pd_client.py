@@ -27,6 +27,7 @@ from rangelog_core.errors import (
     RequestTimeout,
     Unavailable,
 )
+from rangelog_core.net.acting import with_principal
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.channels import Channels
 from rangelog_core.net.fork_guard import note_call
@@ -237,7 +238,7 @@ class PdClient:
                     break
                 try:
                     call = method(self._stub(endpoint, stub_type))
-                    metadata = with_context(metadata_for(self._token, self._channels.tls, endpoint))
+                    metadata = self._metadata(endpoint)
                     response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
                     self._leader = endpoint
                     self._contact.answered()
@@ -266,6 +267,12 @@ class PdClient:
             if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
                 await _pause(attempt, deadline)
         raise self._give_up(tries, timeout_s)
+
+    def _metadata(self, endpoint: str) -> tuple[tuple[str, str], ...]:
+        """Return what goes with a call. Without TLS a placement driver does not know a broker, and believes nobody."""
+        tls = self._channels.tls
+        metadata = with_context(metadata_for(self._token, tls, endpoint))
+        return with_principal(metadata) if tls is not None else metadata
 
     async def _learn(self, endpoint: str) -> None:
         """Learn the members from a leader that was not among the given addresses: the group has changed since."""

@@ -1,7 +1,8 @@
 """The calls that the audit log records, and what it says of each: an entry before anything is done, and one with the outcome.
 
 What holds: where the log is on, nothing of these calls is carried out before an entry that says so is committed. Each call of
-every service is either here or in NOT_AUDITED, so none is forgotten. Calls of servers for themselves are not recorded.
+every service is either here or in NOT_AUDITED, so none is forgotten. Calls of servers for themselves are not recorded; what a
+broker calls for a principal is recorded as that one's, and names the broker.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ def recorded(call: str, handler: Handler, caller: Principal | None, peer: str) -
             peer=peer,
             call=call,
             resource=resource(request),
+            through=driver.through(caller),
         )
         begun = pb.AuditNote(outcome=BEGUN, detail=_detail(call, request))
         begun.MergeFrom(note)

@@ -9,6 +9,7 @@ from rangelog_core.limits import NAME_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.reconcile.watches import STREAMS_MAX, WatchSession
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server_common.grpc_server import current_caller
 
 WAIT_MS_MAX = 20_000
 BEGIN_MAX = 10_000
@@ -39,10 +40,12 @@ async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
 
 def _session(driver: Driver, request: pb.WatchRequest) -> WatchSession | None:
     """Find or create the session and add its new watches."""
-    now_ms = driver.now_ms()
+    now_ms, caller = driver.now_ms(), str(current_caller(None, tls=False) or "")
     watches = driver.watches
-    known = bool(request.session)
-    session = watches.find(request.session, now_ms, request.acked, request.call) if known else watches.open(now_ms)
+    if request.session:
+        session = watches.find(request.session, now_ms, request.acked, request.call, caller)
+    else:
+        session = watches.open(now_ms, caller)
     if session is None:
         return None
     session.wake()  # end an earlier call of the same session, which its caller has cancelled

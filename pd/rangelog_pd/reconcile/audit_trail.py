@@ -24,11 +24,12 @@ NOTES_MAX = 500
 
 
 class RefusedCall(NamedTuple):
-    """Who was refused which call. `code` is that of the error."""
+    """Who was refused which call. `through`: the broker that made it for the principal. `code` is that of the error."""
 
     principal: str
     call: str
     code: str
+    through: str = ""
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class AuditTrail:
             taken.append(
                 pb.AuditNote(
                     principal=key.principal, peer=each.peer, call=key.call, outcome=key.code, detail=each.detail,
-                    count=each.count if each.count > 1 else 0, dropped_count=self._dropped_count,
+                    count=each.count if each.count > 1 else 0, dropped_count=self._dropped_count, through=key.through,
                 )
             )  # fmt: skip
             self._dropped_count, each.count, each.due_ms = 0, 0, now_ms + REFUSALS_MS

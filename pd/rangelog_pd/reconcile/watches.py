@@ -32,6 +32,8 @@ class WatchSession:
 
     number: int
     heard_ms: float
+    caller: str = ""
+    """Whose it is: numbers follow each other, and everybody can guess them."""
     wake: Callable[[], None] = lambda: None
     sequence: int = 0
     call: int = 0
@@ -64,25 +66,25 @@ class Watches:
         self._state: State | None = None
         self._seen = 0
 
-    def open(self, now_ms: float) -> WatchSession:
-        """Create a session. Raises Overloaded."""
+    def open(self, now_ms: float, caller: str = "") -> WatchSession:
+        """Create a session. `caller`: its principal; empty: nobody knows. Raises Overloaded."""
         for number in [each.number for each in self._sessions.values() if now_ms - each.heard_ms > FORGET_MS]:
             self.close(number)
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(
                 f"this placement driver has {SESSIONS_MAX} watch sessions, its limit: try again in a while"
             )
-        session = self._sessions[self._next_number] = WatchSession(self._next_number, now_ms)
+        session = self._sessions[self._next_number] = WatchSession(self._next_number, now_ms, caller)
         self._next_number += 1
         return session
 
-    def find(self, number: int, now_ms: float, acked: int, call: int) -> WatchSession | None:
+    def find(self, number: int, now_ms: float, acked: int, call: int, caller: str = "") -> WatchSession | None:
         """Return the session of a further call; changes that it did not ack are sent again.
 
-        None: the session is unknown, or a later call of it was received before.
+        None: the caller has no such session, or a later call of it was received before.
         """
         session = self._sessions.get(number)
-        if session is None or call <= session.call:
+        if session is None or session.caller != caller or call <= session.call:
             return None
         session.heard_ms = now_ms
         session.call = call

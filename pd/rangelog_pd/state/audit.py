@@ -65,6 +65,7 @@ def _add(state: State, note: pb.AuditNote, now_ms: int) -> int:
     fields: dict[str, str | int] = {
         "principal": note.principal[:TEXT_LENGTH_MAX],
         "peer": note.peer[:TEXT_LENGTH_MAX],
+        "through": note.through[:TEXT_LENGTH_MAX],
         "call": note.call[:TEXT_LENGTH_MAX],
         "resource": note.resource[:TEXT_LENGTH_MAX],
         "outcome": note.outcome[:TEXT_LENGTH_MAX],

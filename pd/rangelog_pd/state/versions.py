@@ -55,7 +55,8 @@ LEVEL_QUOTAS = 11
 """From this cluster version on, there are quotas."""
 
 LEVEL_BROKERS = versions.LEVEL_BROKERS
-"""From this cluster version on, there is a broker version, and of what a group reports as consumed the last report counts."""
+"""From this cluster version on, there is a broker version, and of what a group reports as consumed the last report counts. An
+entry of the audit log names the broker that called for its principal."""
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -132,10 +133,11 @@ _FIELDS = {
     "prepare_object": (("request.encrypted", LEVEL_ENCRYPTION),),
     "commit_object": (("encryption_key_id", LEVEL_ENCRYPTION),),
     "commit_repack": (("encryption_key_id", LEVEL_ENCRYPTION),),
+    "audit_note": (("through", LEVEL_BROKERS),),
 }
 """By action: fields, each with the level of commands in which that field is set."""
-_ITEMS = {"open_writers": ("writers", "open_writer")}
-"""Actions with items: their field, and the action that an item alone would be."""
+_ITEMS = {"open_writers": ("writers", "open_writer"), "note_audit": ("notes", "audit_note")}
+"""Actions with items: their field, and what the fields of an item are listed under: the action that it alone would be."""
 
 _CONFIGURING = ("create_stream", "update_stream", "create_topic", "update_topic")
 _POLICY_FIELDS = ("zones_min", "server_labels")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drangelog_proto/v1/audit.proto\x12\x0brangelog.v1\"6\n\x0fSetAuditRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x02 \x01(\x08\":\n\x10SetAuditResponse\x12&\n\x05state\x18\x01 \x01(\x0b\x32\x17.rangelog.v1.AuditState\",\n\x14\x44\x65scribeAuditRequest\x12\x14\n\x0cpending_from\x18\x01 \x01(\x04\"z\n\x15\x44\x65scribeAuditResponse\x12&\n\x05state\x18\x01 \x01(\x0b\x32\x17.rangelog.v1.AuditState\x12(\n\x07pending\x18\x02 \x03(\x0b\x32\x17.rangelog.v1.AuditEntry\x12\x0f\n\x07problem\x18\x03 \x01(\t\"t\n\nAuditState\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x11\n\tstream_id\x18\x02 \x01(\x04\x12\x15\n\rlast_sequence\x18\x03 \x01(\x04\x12\x11\n\tlast_hash\x18\x04 \x01(\x0c\x12\x18\n\x10written_sequence\x18\x05 \x01(\x04\",\n\nAuditEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04line\x18\x02 \x01(\x0c\"\xa8\x01\n\tAuditNote\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12\x0c\n\x04\x63\x61ll\x18\x03 \x01(\t\x12\x10\n\x08resource\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\x13\n\x0bof_sequence\x18\x07 \x01(\x04\x12\r\n\x05\x63ount\x18\x08 \x01(\x04\x12\x15\n\rdropped_count\x18\t \x01(\x04\"2\n\tNoteAudit\x12%\n\x05notes\x18\x01 \x03(\x0b\x32\x16.rangelog.v1.AuditNote\"&\n\x11NoteAuditResponse\x12\x11\n\tsequences\x18\x01 \x03(\x04\"u\n\x0ePlacedSetAudit\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.SetAuditRequest\x12$\n\x04note\x18\x02 \x01(\x0b\x32\x16.rangelog.v1.AuditNote\x12\x0e\n\x06tiered\x18\x03 \x01(\x08\"$\n\x10MarkAuditWritten\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\xa8\x01\n\x05\x41udit\x12G\n\x08SetAudit\x12\x1c.rangelog.v1.SetAuditRequest\x1a\x1d.rangelog.v1.SetAuditResponse\x12V\n\rDescribeAudit\x12!.rangelog.v1.DescribeAuditRequest\x1a\".rangelog.v1.DescribeAuditResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drangelog_proto/v1/audit.proto\x12\x0brangelog.v1\"6\n\x0fSetAuditRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x02 \x01(\x08\":\n\x10SetAuditResponse\x12&\n\x05state\x18\x01 \x01(\x0b\x32\x17.rangelog.v1.AuditState\",\n\x14\x44\x65scribeAuditRequest\x12\x14\n\x0cpending_from\x18\x01 \x01(\x04\"z\n\x15\x44\x65scribeAuditResponse\x12&\n\x05state\x18\x01 \x01(\x0b\x32\x17.rangelog.v1.AuditState\x12(\n\x07pending\x18\x02 \x03(\x0b\x32\x17.rangelog.v1.AuditEntry\x12\x0f\n\x07problem\x18\x03 \x01(\t\"t\n\nAuditState\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x11\n\tstream_id\x18\x02 \x01(\x04\x12\x15\n\rlast_sequence\x18\x03 \x01(\x04\x12\x11\n\tlast_hash\x18\x04 \x01(\x0c\x12\x18\n\x10written_sequence\x18\x05 \x01(\x04\",\n\nAuditEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04line\x18\x02 \x01(\x0c\"\xb9\x01\n\tAuditNote\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12\x0c\n\x04\x63\x61ll\x18\x03 \x01(\t\x12\x10\n\x08resource\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\x13\n\x0bof_sequence\x18\x07 \x01(\x04\x12\r\n\x05\x63ount\x18\x08 \x01(\x04\x12\x15\n\rdropped_count\x18\t \x01(\x04\x12\x0f\n\x07through\x18\n \x01(\t\"2\n\tNoteAudit\x12%\n\x05notes\x18\x01 \x03(\x0b\x32\x16.rangelog.v1.AuditNote\"&\n\x11NoteAuditResponse\x12\x11\n\tsequences\x18\x01 \x03(\x04\"u\n\x0ePlacedSetAudit\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.SetAuditRequest\x12$\n\x04note\x18\x02 \x01(\x0b\x32\x16.rangelog.v1.AuditNote\x12\x0e\n\x06tiered\x18\x03 \x01(\x08\"$\n\x10MarkAuditWritten\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x32\xa8\x01\n\x05\x41udit\x12G\n\x08SetAudit\x12\x1c.rangelog.v1.SetAuditRequest\x1a\x1d.rangelog.v1.SetAuditResponse\x12V\n\rDescribeAudit\x12!.rangelog.v1.DescribeAuditRequest\x1a\".rangelog.v1.DescribeAuditResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,15 +44,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AUDITENTRY']._serialized_start=450
   _globals['_AUDITENTRY']._serialized_end=494
   _globals['_AUDITNOTE']._serialized_start=497
-  _globals['_AUDITNOTE']._serialized_end=665
-  _globals['_NOTEAUDIT']._serialized_start=667
-  _globals['_NOTEAUDIT']._serialized_end=717
-  _globals['_NOTEAUDITRESPONSE']._serialized_start=719
-  _globals['_NOTEAUDITRESPONSE']._serialized_end=757
-  _globals['_PLACEDSETAUDIT']._serialized_start=759
-  _globals['_PLACEDSETAUDIT']._serialized_end=876
-  _globals['_MARKAUDITWRITTEN']._serialized_start=878
-  _globals['_MARKAUDITWRITTEN']._serialized_end=914
-  _globals['_AUDIT']._serialized_start=917
-  _globals['_AUDIT']._serialized_end=1085
+  _globals['_AUDITNOTE']._serialized_end=682
+  _globals['_NOTEAUDIT']._serialized_start=684
+  _globals['_NOTEAUDIT']._serialized_end=734
+  _globals['_NOTEAUDITRESPONSE']._serialized_start=736
+  _globals['_NOTEAUDITRESPONSE']._serialized_end=774
+  _globals['_PLACEDSETAUDIT']._serialized_start=776
+  _globals['_PLACEDSETAUDIT']._serialized_end=893
+  _globals['_MARKAUDITWRITTEN']._serialized_start=895
+  _globals['_MARKAUDITWRITTEN']._serialized_end=931
+  _globals['_AUDIT']._serialized_start=934
+  _globals['_AUDIT']._serialized_end=1102
 # @@protoc_insertion_point(module_scope)

@@ -59,7 +59,7 @@ class AuditEntry(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., line: _Optional[bytes] = ...) -> None: ...
 
 class AuditNote(_message.Message):
-    __slots__ = ("principal", "peer", "call", "resource", "outcome", "detail", "of_sequence", "count", "dropped_count")
+    __slots__ = ("principal", "peer", "call", "resource", "outcome", "detail", "of_sequence", "count", "dropped_count", "through")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class AuditNote(_message.Message):
     OF_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     DROPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     principal: str
     peer: str
     call: str
@@ -78,7 +79,8 @@ class AuditNote(_message.Message):
     of_sequence: int
     count: int
     dropped_count: int
-    def __init__(self, principal: _Optional[str] = ..., peer: _Optional[str] = ..., call: _Optional[str] = ..., resource: _Optional[str] = ..., outcome: _Optional[str] = ..., detail: _Optional[str] = ..., of_sequence: _Optional[int] = ..., count: _Optional[int] = ..., dropped_count: _Optional[int] = ...) -> None: ...
+    through: str
+    def __init__(self, principal: _Optional[str] = ..., peer: _Optional[str] = ..., call: _Optional[str] = ..., resource: _Optional[str] = ..., outcome: _Optional[str] = ..., detail: _Optional[str] = ..., of_sequence: _Optional[int] = ..., count: _Optional[int] = ..., dropped_count: _Optional[int] = ..., through: _Optional[str] = ...) -> None: ...
 
 class NoteAudit(_message.Message):
     __slots__ = ("notes",)

@@ -10,6 +10,7 @@ import shlex
 
 from rangelog_core.errors import RightMissing
 from rangelog_core.limits import NAME_LENGTH_MAX
+from rangelog_core.net.acting import Represented
 from rangelog_core.net.principals import Principal
 from rangelog_core.rights import ANY, KIND_NAMES, Verb, verb_names
 from rangelog_core.tokens import Bounds
@@ -18,7 +19,7 @@ from rangelog_server_common.tokens.verifier import TokenPrincipal
 
 def bounds_of(principal: Principal | None) -> Bounds | None:
     """Return what a principal's token is bound to; None: nothing, or there is no token."""
-    return principal.bounds if isinstance(principal, TokenPrincipal) else None
+    return principal.bounds if isinstance(principal, TokenPrincipal | Represented) else None
 
 
 def left(principal: Principal | None, kind: int, name: str) -> Verb:

@@ -19,12 +19,11 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
-from rangelog_core.errors import InvalidArgument, RangelogError, Unauthorized, Unavailable
+from rangelog_core.errors import InvalidArgument, Unauthorized, Unavailable
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.token_sources import is_signed
-from rangelog_core.rights import CLIENT_START, EVERY_CLIENT, check_client_name
-from rangelog_core.tokens import CLOCK_SKEW_S, ISSUER, TEXT_LENGTH_MAX, Bounds
-from rangelog_proto.v1 import rights_pb2
+from rangelog_core.rights import CLIENT_START, check_client_name
+from rangelog_core.tokens import CLOCK_SKEW_S, ISSUER, TEXT_LENGTH_MAX, Bounds, bounds_of_list, listed
 from rangelog_proto.v1 import tokens_pb2 as pb
 
 ALGORITHM = "Ed25519"
@@ -177,7 +176,7 @@ def claims_of(row: pb.TokenRow, cluster_id: str) -> dict[str, Any]:
         "exp": row.expires_ms // 1000,
     }
     if row.only:
-        claims["only"] = [[list(each.verbs), int(each.kind), each.name] for each in row.only]
+        claims["only"] = listed(row.only)
     return claims
 
 
@@ -219,14 +218,8 @@ def _bounds(claims: Claims) -> Bounds | None:
     if "only" not in claims:
         return None
     try:
-        rules = [
-            rights_pb2.AccessRule(principal=EVERY_CLIENT, kind=kind, name=name, verbs=verbs)
-            for verbs, kind, name in claims["only"]
-        ]
-        if not rules:
-            raise ValueError("bound to nothing")
-        return Bounds(rules)
-    except (*_MALFORMED, RangelogError):
+        return bounds_of_list(claims["only"])
+    except InvalidArgument:
         raise _refused("what it is bound to cannot be read") from None
 
 

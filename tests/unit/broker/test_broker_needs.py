@@ -20,6 +20,7 @@ def test_every_call_that_a_client_may_make_needs_something_known() -> None:
 
     class Anything:
         group, topic_id, transactional_id, prefix, join = "g", 1, "x", "", group_pb2.GroupJoin()
+        reset, stage = group_pb2.GroupReset(), group_pb2.GroupStage()
 
     for service in ("Groups", "Tables", "Transactions", "Watermarks"):
         for method in SERVICES[f"rangelog.v1.{service}"]:
@@ -31,6 +32,17 @@ def test_every_call_that_a_client_may_make_needs_something_known() -> None:
     assert needs_of_call("/rangelog.v1.Groups/JoinGroup", joining) == [
         (Verb.READ, KINDS["group"], "g", 0),
         *((Verb.READ, KINDS["topic"], "", topic_id) for topic_id in (3, 4)),
+    ]
+    shards = [group_pb2.GroupShard(topic_id=each) for each in (4, 3, 4)]
+    reset = group_pb2.GroupReset(positions=[group_pb2.GroupPosition(shard=each) for each in shards])
+    assert needs_of_call("/rangelog.v1.Groups/ResetGroup", groups.ResetGroupRequest(group="g", reset=reset)) == [
+        (Verb.ADMIN, KINDS["group"], "g", 0),
+        *((Verb.READ, KINDS["topic"], "", topic_id) for topic_id in (3, 4)),
+    ]
+    staging = groups.StagePositionsRequest(group="g", stage=group_pb2.GroupStage(transactional_id="x"))
+    assert needs_of_call("/rangelog.v1.Groups/StagePositions", staging) == [
+        (Verb.READ, KINDS["group"], "g", 0),
+        (Verb.APPEND, KINDS["transaction"], "x", 0),
     ]
     listed = groups.ListGroupsRequest(prefix="or")
     assert needs_of_call("/rangelog.v1.Groups/ListGroups", listed) == [(ANY, KINDS["group"], "or*", 0)]

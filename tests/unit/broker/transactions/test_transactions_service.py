@@ -16,13 +16,18 @@ from rangelog_core.errors import (
     PreconditionFailed,
     ProducerFenced,
     RangelogError,
+    RightMissing,
     SessionExpired,
     TransactionNotFound,
     Unavailable,
 )
 from rangelog_core.net.owner_calls import JOURNALS, journal_of
+from rangelog_core.net.principals import Principal, Role
+from rangelog_core.rights import KINDS, NONE, Verb
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
+from rangelog_server_common import grpc_server
+from rangelog_server_common.rights.grants import Grant
 from tests.support.transaction_cluster import TransactionCluster
 from tests.support.waiting import until
 
@@ -76,6 +81,39 @@ class Caller:
         """The state."""
         answer = await self.service.DescribeTransaction(pb.DescribeTransactionRequest(name=self.name), None)
         return int(answer.result.state)
+
+
+@pytest.mark.parametrize(
+    ("verbs", "group", "refused"),
+    [
+        (Verb.APPEND, "", ""),
+        (Verb.READ | Verb.ADMIN, "", "may not append topic"),
+        (Verb.APPEND, "theirs", "may not read group"),
+    ],
+)
+async def test_a_commit_names_only_what_its_client_may_use(
+    caller: Caller, verbs: Verb, group: str, refused: str
+) -> None:
+    """The coordinator goes to every participant under the broker's certificate, whether anything was staged there or not."""
+    topic = caller.cluster.topic
+    grants = caller.cluster.rights.grants
+    grants.heard(1)
+    topic_key, group_key = ("client:a", KINDS["topic"], "", topic.topic_id), ("client:a", KINDS["group"], group, 0)
+    grants.keep(topic_key, Grant(verbs, KINDS["topic"], topic.name), 1, 0.0)
+    grants.keep(group_key, Grant(NONE, KINDS["group"], group), 1, 0.0)
+    participants = [transaction_pb2.Participant(topic_id=topic.topic_id)]
+    participants += [transaction_pb2.Participant(group=group)] if group else []
+    token = grpc_server._CALLER.set((Principal(Role.CLIENT, "a"),))
+    try:
+        request = pb.CommitTransactionRequest(name=caller.name, participants=participants)
+        if not refused:
+            await caller.service.CommitTransaction(request, None)
+            return
+        with pytest.raises(RightMissing, match=refused):
+            await caller.service.CommitTransaction(request, None)
+    finally:
+        grpc_server._CALLER.reset(token)
+    assert await caller.state() == transaction_pb2.TRANSACTION_STATE_OPEN
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ async def test_a_new_leader_knows_that_the_log_is_on(on: Any) -> None:
 async def test_refusals_are_recorded(on: Any) -> None:
     """Of whoever is known, with the next round of the leader."""
     await on.driver.barrier()
-    on.driver.note_refusal("client:a", "10.0.0.2", "DeleteStream", StreamExists("x"))
+    on.driver.note_refusal(Principal(Role.CLIENT, "a"), "10.0.0.2", "DeleteStream", StreamExists("x"))
     await on.driver.reconcile()
     (found,) = entries(on)
     assert (found["principal"], found["peer"], found["call"]) == ("client:a", "10.0.0.2", "DeleteStream")

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import InvalidArgument, NotLeader
+from rangelog_core.net.principals import Principal, Role
 from rangelog_pd.handlers import streams, watch
 from rangelog_pd.reconcile.watches import FORGET_MS, Watches
 from rangelog_pd.state.changes import CHANGES_MAX
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server_common import grpc_server
 from tests.support.waiting import until
 
 numbers = itertools.count(1)
@@ -126,6 +128,27 @@ def test_a_session_that_is_not_called_is_forgotten() -> None:
     assert watches.find(session.number, 10.0, 0, 1) is session
     watches.open(11.0 + FORGET_MS)
     assert watches.find(session.number, 12.0 + FORGET_MS, 0, 2) is None
+
+
+async def test_a_session_is_its_callers(ready: Any) -> None:
+    """Numbers follow each other: who guesses one neither learns what it watches, nor ends it, nor has its calls ignored."""
+
+    async def as_client(name: str, *arguments: Any, **more: Any) -> pb.WatchResponse:
+        token = grpc_server._CALLER.set((Principal(Role.CLIENT, name),))
+        try:
+            return await ask(ready, *arguments, **more)
+        finally:
+            grpc_server._CALLER.reset(token)
+
+    first = await as_client("a", 0, 0, 1)
+    guessed = (await as_client("b")).session - 1
+    assert guessed == first.session
+    waiting = asyncio.create_task(as_client("a", first.session, first.sequence, wait_ms=5_000))
+    await until_waiting(ready, first.session)
+    assert await as_client("b", guessed, 0, call=1 << 60) == pb.WatchResponse()
+    assert not waiting.done()
+    await ready.seal(10, create_next=True)
+    assert [each.index for each in (await asyncio.wait_for(waiting, 1)).ranges] == [0, 1]
 
 
 async def test_a_call_is_bounded(ready: Any) -> None:
