@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, rare
 
 _RAN_OUT = "tests.support.ran_out"
 _TEST = "checkers/test_second_try.py"
+_OPENINGS, _OPENINGS_TEST = "tests.support.openings", "checkers/test_openings.py"
 
 HARNESS: tuple[Mutant, ...] = (
     rare("retry-of-verdicts", "a lost record is tried again until it is not lost", _RAN_OUT,
@@ -17,4 +18,10 @@ HARNESS: tuple[Mutant, ...] = (
          "        return any(map(is_wait_that_ran_out, error.exceptions))\n", _TEST),
     rare("retry-of-a-dead-member", "a member that crashes while it starts is started again", _RAN_OUT,
          "WAITS = (WaitRanOut, RequestTimeout, AppendTimeout)\n", "WAITS = (WaitRanOut, RangelogError)\n", _TEST),
+    rare("opened-whatever-is-answered", "a shard counts as opened whatever is answered", _OPENINGS,
+         "    except OutOfOrder:\n        return\n", "    except RangelogError:\n        return\n", _OPENINGS_TEST),
+    rare("opened-without-a-kill", "the former owner answers that everything opens", "tests.support.whole_broker",
+         "        await self.start()\n        return await all_answer", "        return await all_answer", _OPENINGS_TEST),
+    rare("opened-but-for-partitions", "the partitions of tables are not asked", _OPENINGS,
+         "client.topics.list(include_tables=True)", "client.topics.list()", _OPENINGS_TEST),
 )  # fmt: skip

@@ -11,7 +11,10 @@ def _seeds(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
 
 
 def _tested(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
-    return rare(name, harm, module, old, new, f"broker/{test}")
+    return rare(name, harm, module, old, new, test if test.startswith("tests/") else f"broker/{test}")
+
+
+_FUZZED = "tests/fuzz/test_fuzz_journals.py"
 
 
 JOURNALS: tuple[Mutant, ...] = (
@@ -48,6 +51,12 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("journal-result-of-any-length", "a session keeps whatever a refusal quotes", "rangelog_broker.journal.fold",
           "            result = kept(self._apply(offset, entry.command, now_ms))\n",
           "            result = self._apply(offset, entry.command, now_ms)\n", "journal/test_journal.py"),
+    _tested("journal-level-not-in-snapshots", "the owner after a trim applies entries by former rules",
+          "rangelog_broker.journal.fold", "        level = _LEVEL.pack(self.level) if self.level else b\"\"\n",
+          "        level = b\"\"\n", _FUZZED),
+    _tested("journal-results-not-in-snapshots", "a command that is sent again after a trim is applied again",
+          "rangelog_broker.journal.sessions", "each.settled, list(each.results.items())) for",
+          "each.settled, []) for", _FUZZED),
     _tested("journal-later-command-refused", "a later command is taken for refused", "rangelog_broker.journal.fold",
           "        except (UnsupportedVersion, MemoryError):\n", "        except MemoryError:\n", "journal/test_journal.py"),
     _tested("journal-later-part-refused", "a command for a part of a later version is taken for refused",
