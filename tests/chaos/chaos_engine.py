@@ -35,6 +35,7 @@ from tests.chaos.chaos_cluster import System
 from tests.chaos.chaos_faults import REGISTRY, Fault
 from tests.chaos.chaos_health import ONCE_MORE, Examination
 from tests.chaos.chaos_outcome import Injected, Run
+from tests.support.held_loops import long_holds
 from tests.support.log_report import Report
 from tests.support.openings import everything_opens
 from tests.support.waiting import Seen, WaitRanOut, eventually
@@ -175,6 +176,7 @@ def run(
             faults.opened_again = asyncio.run(everything_opens(system.cluster))
         except Exception as error:
             faults.problems.append(f"brokers, started again at the end: {type(error).__name__}: {error}")
+        faults.problems += long_holds(system.cluster.directory / "logs")
         if verdict is None or not verdict.clean or faults.problems:
             system.cluster.kill_all()
             system.disks.keep(directory / "kept")
