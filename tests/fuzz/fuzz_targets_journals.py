@@ -6,7 +6,7 @@ the same state; both owners give the next command the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ from rangelog_proto.v1 import group_pb2, transaction_pb2, watermark_pb2
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed, mutated
 from tests.fuzz.fuzz_targets_state import framed, unframed
+from tests.support.journal_machines import reopened
 
 SESSION = 7
 NOW_MS = 1_000_000
@@ -102,8 +103,8 @@ def run(data: bytes) -> bool:
             return False  # the owner ends here, and so does every other one of this program
     if failures:
         raise failures[0]
-    opened_from_first = reopened(0, [encode_entry(each) for each in log])
-    opened_from_snapshot = reopened(len(log), list(_pieces(fold, len(log))))
+    opened_from_first = _replayed([encode_entry(each) for each in log])
+    opened_from_snapshot = reopened(fold, coordinator_machine(0))
     for twin in (opened_from_first, opened_from_snapshot):
         assert list(twin.snapshot()) == list(fold.snapshot()), "the next owner has another state"
         assert twin.size_bytes == fold.size_bytes, "the next owner has another size"
@@ -113,21 +114,12 @@ def run(data: bytes) -> bool:
     return bool(log)
 
 
-def reopened(start_offset: int, records: Sequence[bytes]) -> Fold[JointMachine]:
-    """The fold of the next owner, of a journal that begins there."""
-    replay = JournalReplay(coordinator_machine(0), start_offset)
-    for record in records:
-        replay.feed(replay.next_offset, record)
-    if replay.next_offset != start_offset + len(records):  # a snapshot was read: what it does not cover is read again
-        for record in records[replay.next_offset - start_offset :]:
-            replay.feed(replay.next_offset, record)
-    return replay.finish(start_offset + len(records))
-
-
-def _pieces(fold: Fold[JointMachine], covers: int) -> Iterator[bytes]:
-    pieces = list(fold.snapshot())
-    for number, piece in enumerate(pieces):
-        yield encode_entry(Piece(1, covers, number, number == len(pieces) - 1, piece))
+def _replayed(records: Sequence[bytes]) -> Fold[JointMachine]:
+    """The fold of the next owner of a journal that was never trimmed."""
+    replay = JournalReplay(coordinator_machine(0), 0)
+    for offset, record in enumerate(records):
+        replay.feed(offset, record)
+    return replay.finish(len(records))
 
 
 def _applied(fold: Fold[JointMachine], entry: Entry) -> Any:
