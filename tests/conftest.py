@@ -70,9 +70,9 @@ def forked_members(_nothing_is_left_running: None) -> Iterator[None]:
     """Members of clusters, and range servers without one, begin by a fork, as tests/support/forked.py says."""
     from rangelog_cli.local import process
     from rangelog_server import testing
-    from tests.support import cluster_starts, forked
+    from tests.support import cluster_starts, forked, held_loops
 
-    with cluster_starts.counted(), pytest.MonkeyPatch.context() as patch:
+    with cluster_starts.counted(), held_loops.checked(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "spawn", forked.spawn)
         patch.setattr(testing, "popen", forked.spawn)
         yield

@@ -12,6 +12,7 @@ from rangelog_broker.settings import BrokerSettings
 from rangelog_core.allocator import keep_large_blocks
 from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.logging import log_to_stderr
+from rangelog_server_common.metrics.loop_holds import HOLDS
 from rangelog_server_common.process import allow_open_files, fail, stop_on_signals
 
 
@@ -32,6 +33,7 @@ def run(settings: BrokerSettings) -> int:
 async def _serve(settings: BrokerSettings) -> None:
     runtime = Runtime(settings)
     stop_on_signals(runtime.stop)
+    HOLDS.begin()
     sys.setswitchinterval(0.001)
     spare_long_lived(50_000)
     await runtime.run()

@@ -11,6 +11,7 @@ from rangelog_pd.runtime import Runtime, ServePage
 from rangelog_pd.settings import PdSettings
 from rangelog_server_common.data_directory import lock_directory
 from rangelog_server_common.logging import log_to_stderr
+from rangelog_server_common.metrics.loop_holds import HOLDS
 from rangelog_server_common.process import allow_open_files, fail, stop_on_signals
 
 
@@ -40,4 +41,5 @@ def run(settings: PdSettings, serve_page: ServePage | None = None) -> int:
 async def _serve(settings: PdSettings, serve_page: ServePage | None) -> None:
     runtime = Runtime(settings, serve_page)
     stop_on_signals(runtime.stop)
+    HOLDS.begin()
     await runtime.run()

@@ -20,6 +20,7 @@ from rangelog_server.wal.encryption import LogKeys
 from rangelog_server.wal.log import Wal
 from rangelog_server_common.garbage import collector_off, spare_long_lived
 from rangelog_server_common.logging import log_to_stderr
+from rangelog_server_common.metrics.loop_holds import HOLDS
 from rangelog_server_common.process import allow_open_files, fail, remove_endpoint, stop_on_signals
 
 _log = structlog.get_logger("range_server")
@@ -97,6 +98,7 @@ async def _serve(
 ) -> None:
     runtime = Runtime(settings, directory, identity, store)
     stop_on_signals(runtime.stop)
+    HOLDS.begin()
     _tune_process()
     await runtime.run()
 

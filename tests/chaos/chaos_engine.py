@@ -5,6 +5,7 @@ The next fault comes only when the examination finds nothing wrong: that is what
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import time
@@ -34,7 +35,9 @@ from tests.chaos.chaos_cluster import System
 from tests.chaos.chaos_faults import REGISTRY, Fault
 from tests.chaos.chaos_health import ONCE_MORE, Examination
 from tests.chaos.chaos_outcome import Injected, Run
+from tests.support.held_loops import long_holds
 from tests.support.log_report import Report
+from tests.support.openings import everything_opens
 from tests.support.waiting import Seen, WaitRanOut, eventually
 
 HEALTHY_AT_START_S = 60.0
@@ -169,6 +172,11 @@ def run(
             faults.problems += copies.problems
         except Exception as error:
             faults.problems.append(f"spark, at the end: {type(error).__name__}: {error}")
+        try:
+            faults.opened_again = asyncio.run(everything_opens(system.cluster))
+        except Exception as error:
+            faults.problems.append(f"brokers, started again at the end: {type(error).__name__}: {error}")
+        faults.problems += long_holds(system.cluster.directory / "logs")
         if verdict is None or not verdict.clean or faults.problems:
             system.cluster.kill_all()
             system.disks.keep(directory / "kept")
@@ -195,6 +203,7 @@ def _result(
         "kinds_count": len(rows),
         "kinds_skipped": len(faults.skipped),
         "faults": len(faults.injected),
+        "opened_again": faults.opened_again,
         "seed": faults.seed,
         "duration_s": round(took_s, 1),
         **(verdict.figures() if verdict is not None else {}),

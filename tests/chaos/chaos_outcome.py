@@ -28,3 +28,5 @@ class Run:
     injected: list[Injected] = field(default_factory=list)
     skipped: dict[str, list[str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    opened_again: int = 0
+    """Journals and shards that opened once all brokers were killed and started, at the end."""

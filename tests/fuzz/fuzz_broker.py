@@ -6,33 +6,30 @@ group filled by an earlier one. `settle` makes what the inputs of a target recko
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import AsyncExitStack, suppress
 from functools import cache
-from typing import Any
 
-from rangelog import Client
 from rangelog.errors import NamespaceExists, RangelogError, TopicExists
-from rangelog_broker import runtime as runtimes
-from rangelog_broker.runtime import Runtime
-from rangelog_broker.settings import BrokerSettings
 from tests.fuzz import fuzz_loop
-from tests.support.owner_cluster import OwnerCluster, owner_cluster
-from tests.support.waiting import until
+from tests.support.owner_cluster import owner_cluster
+from tests.support.whole_broker import WholeBroker
 
 GROUP, PROGRAM, NAMESPACE = "g", "job", "air"
 TOPIC, TABLE, STREAM = "flights", "counts", "clicks"
-TRIES_S = 30.0
 
 
 class FuzzedBroker:
     """A running broker and a client of its cluster."""
 
-    def __init__(self, cluster: OwnerCluster, client: Client, runtime: Runtime) -> None:
-        self.cluster = cluster
-        self.client = client
-        self.row = runtime._row
+    def __init__(self, whole: WholeBroker) -> None:
+        self.whole = whole
+        self.client = whole.client
+
+    @property
+    def control_address(self) -> str:
+        """Of its gRPC services."""
+        return self.whole.runtime._row.control_address
 
     async def settle(self) -> None:
         """Make a topic, a table, a stream, a group and an open transaction, where they are missing."""
@@ -63,19 +60,17 @@ def broker() -> FuzzedBroker:
     return fuzz_loop.run(_start())
 
 
+def everything_opens() -> None:
+    """What inputs have left behind is opened by the next owner, at the same addresses."""
+    fuzz_loop.run(broker().whole.everything_opens())
+
+
 async def _start() -> FuzzedBroker:
     stack = AsyncExitStack()  # never left: it ends with the process
-    cluster = await stack.enter_async_context(owner_cluster())
-    production: Any = runtimes.Client
-    runtimes.Client = lambda *_, **__: cluster.client()  # type: ignore[assignment,misc]
-    settings = BrokerSettings(
-        name="b", pd=["fake:1"], listen="127.0.0.1:0", control_listen="127.0.0.1:0", rest_listen=""
-    )
-    runtime = Runtime(settings)
-    _kept.extend((stack, asyncio.create_task(runtime.run())))
-    await until(lambda: cluster.calls["RegisterBroker"], within_s=TRIES_S)
-    runtimes.Client = production  # type: ignore[misc]
-    made = FuzzedBroker(cluster, cluster.client(), runtime)
+    whole = WholeBroker(await stack.enter_async_context(owner_cluster()))
+    await whole.start()
+    made = FuzzedBroker(whole)
+    _kept.extend((stack, made))
     logging.getLogger("rangelog").setLevel(logging.ERROR)
     await made.settle()
     return made

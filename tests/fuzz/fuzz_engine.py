@@ -36,7 +36,7 @@ class Target:
     """One decoder. `run` returns whether it accepted the input; it asserts what then must hold.
 
     `repair` makes checksums fit again; it is applied to most mutated inputs. `mutators` know the format. `isolated`: native
-    code is reached, which could end the process, so it gets one of its own.
+    code is reached, which could end the process, so it gets one of its own. `afterwards`: raises what inputs have left behind.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Target:
     isolated: bool = False
     plain_share: float = 0.4  # of inputs that get the mutators that know nothing
     ci_inputs: int = 200
+    afterwards: Callable[[], None] | None = None
 
 
 @dataclass
@@ -159,6 +160,14 @@ class Campaign:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._try(self._next(), keep=True)
+
+    def end(self) -> None:
+        """Look at what all inputs together have left behind; it is a crash of no input."""
+        if self.target.afterwards is not None:
+            try:
+                self.target.afterwards()
+            except Exception as error:
+                self.tally.crashes.append(Crash(self.target.name, b"", f"Afterwards: {type(error).__name__} | {error}"))
 
     def _next(self) -> bytes:
         random, target = self._random, self.target

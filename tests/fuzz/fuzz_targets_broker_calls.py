@@ -42,7 +42,7 @@ def calls() -> list[Call]:
     broker = fuzz_broker.broker()
 
     async def connect() -> list[Call]:
-        return calls_of(int(broker.row.control_address.rsplit(":", 1)[1]), BROKER_METHODS)
+        return calls_of(int(broker.control_address.rsplit(":", 1)[1]), BROKER_METHODS)
 
     return fuzz_loop.run(connect())
 
@@ -127,6 +127,14 @@ def run_calls(data: bytes) -> bool:
 
 TARGETS = (
     Target(
-        "broker-grpc", seeds, run_calls, None, (change_calls,), plain_share=0.1, ci_inputs=60, peak_bytes_max=32 * MIB
+        "broker-grpc",
+        seeds,
+        run_calls,
+        None,
+        (change_calls,),
+        plain_share=0.1,
+        ci_inputs=60,
+        peak_bytes_max=32 * MIB,
+        afterwards=fuzz_broker.everything_opens,
     ),
 )

@@ -349,6 +349,14 @@ def statuses_of(method: str, path: str) -> frozenset[int]:
 
 TARGETS = (
     Target(
-        "rest", seeds, run_request, None, (change_request,), plain_share=0.08, ci_inputs=150, peak_bytes_max=32 * MIB
+        "rest",
+        seeds,
+        run_request,
+        None,
+        (change_request,),
+        plain_share=0.08,
+        ci_inputs=150,
+        peak_bytes_max=32 * MIB,
+        afterwards=fuzz_broker.everything_opens,
     ),
 )

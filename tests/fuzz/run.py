@@ -152,6 +152,7 @@ def child(asked: argparse.Namespace) -> int:
         campaign.fresh(asked.inputs)
     else:
         campaign.fresh_for(asked.seconds)
+    campaign.end()
     crashes = [shortened(target, crash) for crash in campaign.tally.crashes]
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     result = asdict(campaign.tally) | {

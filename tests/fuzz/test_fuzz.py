@@ -57,6 +57,7 @@ def test_a_decoder_survives_the_corpus_and_fresh_inputs(name: str) -> None:
     campaign = Campaign(target, SEED, fuzz_corpus.load(name))
     campaign.replay()
     campaign.fresh(target.ci_inputs)
+    campaign.end()
     tally = campaign.tally
     print(
         f"{name}: inputs={tally.inputs} accepted={tally.accepted} refused={tally.refused} peak_bytes={tally.peak_bytes}"

@@ -27,6 +27,7 @@ from tests.fuzz.fuzz_targets_data_plane import HELLO, change_append, change_fram
 from tests.fuzz.fuzz_targets_raft import hello_seeds
 from tests.fuzz.fuzz_targets_rest import change_request
 from tests.fuzz.fuzz_targets_rest import seeds as rest_seeds
+from tests.support.openings import everything_opens
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -216,6 +217,7 @@ async def test_garbage_at_every_port_of_a_broker_changes_nothing(cluster: Cluste
     for each in cluster.members:
         log = (cluster.directory / "logs" / f"{each}.log").read_text()
         assert "Traceback" not in log, f"{each}: {log[-2_000:]}"
+    assert await everything_opens(cluster) > DECOYS
 
 
 async def test_garbage_at_every_port_changes_nothing(cluster: Cluster) -> None:
@@ -251,5 +253,6 @@ async def test_garbage_at_every_port_changes_nothing(cluster: Cluster) -> None:
     for name in cluster.members:
         log = (cluster.directory / "logs" / f"{name}.log").read_text()
         assert "Traceback" not in log, f"{name}: {log[-2_000:]}"
+    await everything_opens(cluster)
     sent = ATTEMPTS * sum(map(len, ports.values()))
     print(f"ports: connections={sent} grown_kib_max={max(growth[1].values()) >> 10} crashes=0")

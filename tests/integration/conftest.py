@@ -18,6 +18,7 @@ from rangelog_cli.local.processes import Cluster, Process
 from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
 from tests.support.cluster_starts import count
+from tests.support.held_loops import check_holds
 from tests.support.waiting import eventually
 
 HASTY_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
@@ -195,3 +196,4 @@ def start_local(tmp_path: Path) -> Iterator[LocalFactory]:
         if local.process.running:
             local.process.request_stop()
             local.process.finish(time.monotonic() + 20)
+        check_holds(local.data_dir / "logs")

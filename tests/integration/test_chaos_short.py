@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rangelog_core.net.owner_calls import JOURNALS
 from tests.chaos import chaos_engine, chaos_report, chaos_vanished
 from tests.chaos.chaos_faults import REGISTRY
 from tests.chaos.chaos_proxy import DelayProxy
@@ -41,6 +42,7 @@ def test_nothing_acked_is_lost_under_faults(tmp_path: Path, capsys: pytest.Captu
     assert result.figures["acked"] == result.figures["final"] - result.figures["unknown_found"]
     assert result.figures["read"] > 0
     assert result.figures["takeovers"] == 1
+    assert result.figures["opened_again"] > JOURNALS
 
 
 def test_the_gap_around_a_fault_is_the_longest_pause_that_reaches_into_it() -> None:

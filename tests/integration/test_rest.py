@@ -17,6 +17,7 @@ import pytest
 import rangelog
 from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import running
+from tests.support.openings import everything_opens
 from tests.support.waiting import Seen, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -30,6 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One placement driver and one broker, for all tests here."""
     with running(tmp_path_factory.mktemp("rest"), pds=1, brokers=1) as made:
         yield made
+        asyncio.run(everything_opens(made))
 
 
 @pytest.fixture

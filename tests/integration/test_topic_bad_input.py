@@ -56,6 +56,7 @@ from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
 from rangelog_proto.v1.transaction_service_pb2_grpc import TransactionsStub
 from tests.integration.conftest import running
 from tests.integration.helpers.pdctl_command import Pdctl
+from tests.support.openings import everything_opens
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -69,6 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(tmp_path_factory.mktemp("bad"), brokers=1) as made:
         asyncio.run(_fill(made))
         yield made
+        asyncio.run(everything_opens(made))
 
 
 async def _fill(cluster: Cluster) -> None:

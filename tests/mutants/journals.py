@@ -14,7 +14,11 @@ def _seeds(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
 
 
 def _tested(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
-    return rare(name, harm, module, old, new, f"broker/{test}")
+    return rare(name, harm, module, old, new, test if test.startswith("tests/") else f"broker/{test}")
+
+
+_REOPENED = "test_limits_reopened.py"
+_FUZZED = "tests/fuzz/test_fuzz_journals.py"
 
 
 JOURNALS: tuple[Mutant, ...] = (
@@ -51,6 +55,23 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("journal-result-of-any-length", "a session keeps whatever a refusal quotes", "rangelog_broker.journal.fold",
           "            result = kept(self._apply(offset, entry.command, now_ms))\n",
           "            result = self._apply(offset, entry.command, now_ms)\n", "journal/test_journal.py"),
+    _tested("journal-level-not-in-snapshots", "the owner after a trim applies entries by former rules",
+          "rangelog_broker.journal.fold", "        level = _LEVEL.pack(self.level) if self.level else b\"\"\n",
+          "        level = b\"\"\n", _FUZZED),
+    _tested("journal-results-not-in-snapshots", "a command that is sent again after a trim is applied again",
+          "rangelog_broker.journal.sessions", "each.settled, list(each.results.items())) for",
+          "each.settled, []) for", _FUZZED),
+    _tested("limit-of-rows-forgotten", "a full partition takes more rows once it was opened again",
+          "rangelog_broker.tables.machine", "                    self._bytes += _size(row.key, row.value)\n", "",
+          f"{_REOPENED}::test_rows_of_a_partition"),
+    _tested("limit-of-changes-forgotten", "a partition keeps more changes once it was opened again",
+          "rangelog_broker.tables.machine",
+          "                self._changes_bytes += sum(len(change.key) for change in head.changes)\n", "",
+          f"{_REOPENED}::test_changes_of_long_keys[50]"),
+    _tested("limit-of-results-forgotten", "the results of sessions weigh nothing once a journal was opened again",
+          "rangelog_broker.journal.sessions",
+          "        session.results[sequence] = result\n        self._results_bytes += result.size_bytes\n",
+          "        session.results[sequence] = result\n", f"{_REOPENED}::test_sessions_and_their_results[50]"),
     _tested("journal-later-command-refused", "a later command is taken for refused", "rangelog_broker.journal.fold",
           "        except (UnsupportedVersion, MemoryError):\n", "        except MemoryError:\n", "journal/test_journal.py"),
     _tested("journal-later-part-refused", "a command for a part of a later version is taken for refused",

@@ -19,6 +19,16 @@ from tests.security.matrix import check
 from tests.security.rights import check_rights
 from tests.security.tokens import SETTINGS, check_tokens
 from tests.support.certificates import TestCertificates
+from tests.support.held_loops import long_holds
+from tests.support.openings import everything_opens
+
+
+async def _opens(cluster: Cluster) -> str:
+    try:
+        await everything_opens(cluster)
+    except AssertionError as error:
+        return str(error)
+    return "opens"
 
 
 def main() -> int:
@@ -34,6 +44,9 @@ def main() -> int:
             outcome = asyncio.run(check(cluster, certificates))
             asyncio.run(check_tokens(cluster, certificates, outcome))
             asyncio.run(check_rights(cluster, certificates, outcome))
+            opens = asyncio.run(_opens(cluster))
+            outcome.expect("everything that brokers own, after all of that", "opens", opens)
+            outcome.expect("event loops held for long", "[]", str(long_holds(cluster.directory / "logs")))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     for each in outcome.wrong:

@@ -6,7 +6,10 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
+from rangelog_broker.journal.entry import Piece, encode_entry
+from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.machine import JournalMachine
+from rangelog_broker.journal.replay import JournalReplay
 from rangelog_broker.journal.sessions import RESULT_BYTES_MAX
 from rangelog_core.errors import PreconditionFailed, UnsupportedVersion
 
@@ -93,6 +96,18 @@ def restored(machine: Machine, pieces: Iterable[bytes]) -> Machine:
         machine.restore_piece(piece)
     machine.restore_end()
     return machine
+
+
+def reopened(fold: Fold[Machine], machine: Machine) -> Fold[Machine]:
+    """Return the fold that the next owner has of a journal that was trimmed to a snapshot; `machine`: in its first state."""
+    covers = fold.applied_offset
+    pieces = list(fold.snapshot())
+    entries = [Piece(1, covers, at, at == len(pieces) - 1, piece) for at, piece in enumerate(pieces)]
+    records = [encode_entry(each) for each in entries]
+    replay = JournalReplay(machine, covers)
+    while replay.next_offset < covers + len(records):  # it goes back once: the pieces are entries, too
+        replay.feed(replay.next_offset, records[replay.next_offset - covers])
+    return replay.finish(covers + len(records))
 
 
 def link(result: bytes) -> Link:

@@ -20,7 +20,8 @@ from rangelog_core.net.principals import Port
 from rangelog_core.net.tls import TlsConfig
 from rangelog_server_common.http_server import REFUSAL, HttpServer
 from rangelog_server_common.metrics.exposition import make_registry
-from rangelog_server_common.metrics.figures import Figure, FigureGroup, histogram
+from rangelog_server_common.metrics.figures import Figure, FigureGroup, gauge, histogram
+from rangelog_server_common.metrics.loop_holds import HOLDS
 from rangelog_server_common.metrics.loop_lag import measure_lag
 from rangelog_server_common.metrics.tally import DurationTally
 
@@ -33,6 +34,9 @@ Problems = Callable[[], Sequence[str]]
 LOOP_FIGURES: Sequence[Figure[DurationTally]] = (
     histogram("rangelog_event_loop_lag_seconds", "By how much the event loop is late, looked at twice a second.",
               lambda lag: lag),
+    gauge("rangelog_event_loop_longest_hold_seconds",
+          "The longest piece of work of the event loop since the last scrape, in processor time.",
+          lambda lag: HOLDS.take_longest_s()),
 )  # fmt: skip
 
 
