@@ -112,7 +112,7 @@ class Runtime:
             inquiries = Inquiries(calls)
             owned.on_staged, owned.verify = inquiries.note, inquiries.verify
             owned.scaling.end_transaction = inquiries.end
-            add_services(stack, control, settings, calls, topics, journals, owned)
+            add_services(stack, control, settings, client, calls, topics, journals, owned)
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)

@@ -88,4 +88,13 @@ JOURNALS: tuple[Mutant, ...] = (
           "shards/test_live_and_replayed.py"),
     _tested("journal-session-by-its-place", "a client takes the results of another one's commands, whose session it guesses",
           "rangelog_broker.journal.owner", "number if self.fold.level >= LEVEL_BROKERS else 0", "0", "journal/test_journal.py"),
+    _tested("watermark-any-position", "a note names records that nobody wrote", "rangelog_broker.watermarks.shard_ends",
+          "        end = await asyncio.shield(known.next)\n        end.check_reached(",
+          "        await asyncio.shield(known.next)\n        print(", "watermarks/test_watermarks_service.py"),
+    _tested("watermark-end-of-before", "an end that was asked for before a note came refuses it",
+          "rangelog_broker.watermarks.shard_ends",
+          "            known.next = None  # who comes from now on waits for the next answer\n"
+          "            known.asked_at = self._loop.time()\n            end = await self._find_end(name)\n",
+          "            known.asked_at = self._loop.time()\n            end = await self._find_end(name)\n"
+          "            known.next = None\n", "watermarks/test_watermarks_service.py"),
 )  # fmt: skip
