@@ -117,7 +117,7 @@ class Runtime:
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)
             stack.push_async_callback(owned.covering.close)
-            host = Host(lambda key: self._open_one(owned, journals, key))
+            host = Host(lambda key: self._open_one(owned, journals, key), owned.scaling.settled)
             stack.push_async_callback(host.close)
             watch.on_assigned, watch.on_withdrawn = host.assigned, host.withdrawn
             watch.on_topic, watch.on_topic_gone = owned.topic_changed, owned.topic_gone

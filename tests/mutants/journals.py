@@ -97,4 +97,9 @@ JOURNALS: tuple[Mutant, ...] = (
           "            known.asked_at = self._loop.time()\n            end = await self._find_end(name)\n",
           "            known.asked_at = self._loop.time()\n            end = await self._find_end(name)\n"
           "            known.next = None\n", "watermarks/test_watermarks_service.py"),
+    _tested("host-waits-in-a-slot", "shards that wait for the end of a scale hold up all other openings",
+          "rangelog_broker.hosting.host",
+          "                await self._settled(key)\n                async with self._openings:\n",
+          "                async with self._openings:\n                    await self._settled(key)\n",
+          "hosting/test_owned.py"),
 )  # fmt: skip
