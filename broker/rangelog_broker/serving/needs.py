@@ -28,6 +28,14 @@ def _joining(request: Any) -> list[Need]:
     return [(Verb.READ, pb.RESOURCE_KIND_GROUP, request.group, 0), *topics]
 
 
+def _group_session(request: Any) -> list[Need]:
+    return [(ANY, pb.RESOURCE_KIND_GROUP, request.group or "*", 0)]
+
+
+def _transaction_session(request: Any) -> list[Need]:
+    return [(Verb.APPEND, pb.RESOURCE_KIND_TRANSACTION, request.transactional_id or "*", 0)]
+
+
 def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
     return lambda request: [(verbs, pb.RESOURCE_KIND_TOPIC, "", request.topic_id)]
 
@@ -35,10 +43,6 @@ def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
 def _transaction(request: Any) -> list[Need]:
     name = request.name.transactional_id if hasattr(request, "name") else request.transactional_id
     return [(Verb.APPEND, pb.RESOURCE_KIND_TRANSACTION, name, 0)]
-
-
-def _nothing(_request: Any) -> list[Need]:
-    return []
 
 
 _CALLS: dict[str, Callable[[Any], list[Need]]] = {
@@ -59,7 +63,8 @@ _CALLS: dict[str, Callable[[Any], list[Need]]] = {
         _group(Verb.ADMIN),
     ),
     "Groups/ListGroups": lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, f"{request.prefix}*", 0)],
-    **dict.fromkeys(("Groups/OpenGroupSession", "Transactions/OpenTransactionSession"), _nothing),
+    "Groups/OpenGroupSession": _group_session,
+    "Transactions/OpenTransactionSession": _transaction_session,
     **dict.fromkeys(("Tables/Get", "Tables/Scan", "Tables/Watch"), _topic(Verb.READ)),
     **dict.fromkeys(("Tables/OpenSession", "Tables/Apply"), _topic(Verb.APPEND)),
     **dict.fromkeys(

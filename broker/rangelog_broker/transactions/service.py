@@ -71,8 +71,9 @@ class TransactionsService(TransactionsServicer):
     async def OpenTransactionSession(
         self, request: pb.OpenTransactionSessionRequest, context: Any
     ) -> pb.OpenTransactionSessionResponse:
-        """Open a session of a journal."""
-        owner = self.owner_of(request.journal)
+        """Open a session of the journal of a transactional id, or of one by its number."""
+        name = request.transactional_id
+        owner = self._owner_of_id(name) if name else self.owner_of(request.journal)
         return pb.OpenTransactionSessionResponse(session=await _moved(owner.journal.open_session()))
 
     async def InitTransactions(self, request: pb.InitTransactionsRequest, context: Any) -> pb.InitTransactionsResponse:

@@ -8,10 +8,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OpenTransactionSessionRequest(_message.Message):
-    __slots__ = ("journal",)
+    __slots__ = ("journal", "transactional_id")
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     journal: int
-    def __init__(self, journal: _Optional[int] = ...) -> None: ...
+    transactional_id: str
+    def __init__(self, journal: _Optional[int] = ..., transactional_id: _Optional[str] = ...) -> None: ...
 
 class OpenTransactionSessionResponse(_message.Message):
     __slots__ = ("session",)

@@ -49,8 +49,8 @@ class Caller:
 
     async def init(self, *, name: str = "job", timeout_ms: int = 60_000) -> None:
         """Begin a new epoch, in a session of its own."""
-        journal = journal_of(name)[1]
-        opened = await self.service.OpenTransactionSession(pb.OpenTransactionSessionRequest(journal=journal), None)
+        opening = pb.OpenTransactionSessionRequest(journal=JOURNALS, transactional_id=name)  # which the name decides
+        opened = await self.service.OpenTransactionSession(opening, None)
         request = pb.InitTransactionsRequest(session=opened.session, transactional_id=name, timeout_ms=timeout_ms)
         found = await self.service.InitTransactions(request, None)
         self.name.producer_id, self.name.epoch, self.name.number = found.producer_id, found.epoch, found.number
