@@ -258,6 +258,12 @@ PROBES: dict[str, tuple[str, Probe]] = {
     ),
     "broker transaction": ("append", _broker("Transactions", "AbortTransaction", lambda p:
         transaction_service_pb2.AbortTransactionRequest(name=transaction_pb2.TransactionName(transactional_id=TRANSACTION)))),
+    "broker own transactions": (ANY, _broker("Transactions", "ListTransactions", lambda p:
+        transaction_service_pb2.ListTransactionsRequest(transactional_id=TRANSACTION))),
+    "broker transaction session": ("append", _broker("Transactions", "OpenTransactionSession", lambda p:
+        transaction_service_pb2.OpenTransactionSessionRequest(transactional_id=TRANSACTION))),
+    "broker group session": (ANY, _broker("Groups", "OpenGroupSession", lambda p:
+        group_service_pb2.OpenGroupSessionRequest(group=GROUP))),
     "rest stream": (ANY, _rest("GET", f"/v1/streams/{STREAM}")),
     "rest patch": ("admin", _rest("PATCH", f"/v1/streams/{STREAM}")),
     "rest trim": ("trim", _rest("POST", f"/v1/streams/{STREAM}/trim")),
@@ -269,7 +275,7 @@ PROBES: dict[str, tuple[str, Probe]] = {
     "rest abort": ("append", _rest("POST", f"/v1/transactions/{TRANSACTION}/abort")),
 }  # fmt: skip
 """By what is done: the verbs of which one is enough, and how it is tried."""
-OF_TRANSACTIONS = ("broker transaction", "rest abort")
+OF_TRANSACTIONS = ("broker transaction", "broker own transactions", "broker transaction session", "rest abort")
 LISTS = ("/v1/streams", "/v1/groups", "/v1/transactions", "/v1/namespaces", "/v1/topics", "/v1/tables", "/v1/unknown")
 """Over REST, of all that there is: for who may read it all."""
 

@@ -32,8 +32,9 @@ def _group_session(request: Any) -> list[Need]:
     return [(ANY, pb.RESOURCE_KIND_GROUP, request.group or "*", 0)]
 
 
-def _transaction_session(request: Any) -> list[Need]:
-    return [(Verb.APPEND, pb.RESOURCE_KIND_TRANSACTION, request.transactional_id or "*", 0)]
+def _transactions(verbs: Verb) -> Callable[[Any], list[Need]]:
+    """Of one transactional id, or of all where none is named."""
+    return lambda request: [(verbs, pb.RESOURCE_KIND_TRANSACTION, request.transactional_id or "*", 0)]
 
 
 def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
@@ -64,7 +65,7 @@ _CALLS: dict[str, Callable[[Any], list[Need]]] = {
     ),
     "Groups/ListGroups": lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, f"{request.prefix}*", 0)],
     "Groups/OpenGroupSession": _group_session,
-    "Transactions/OpenTransactionSession": _transaction_session,
+    "Transactions/OpenTransactionSession": _transactions(Verb.APPEND),
     **dict.fromkeys(("Tables/Get", "Tables/Scan", "Tables/Watch"), _topic(Verb.READ)),
     **dict.fromkeys(("Tables/OpenSession", "Tables/Apply"), _topic(Verb.APPEND)),
     **dict.fromkeys(
@@ -74,7 +75,7 @@ _CALLS: dict[str, Callable[[Any], list[Need]]] = {
         ),
         _transaction,
     ),
-    "Transactions/ListTransactions": lambda _request: [(ANY, pb.RESOURCE_KIND_TRANSACTION, "*", 0)],
+    "Transactions/ListTransactions": _transactions(ANY),
     **dict.fromkeys(("Watermarks/NoteTime", "Watermarks/EndTimeNotes"), _topic(Verb.APPEND)),
     "Watermarks/ListWatermarks": _topic(Verb.READ),
 }  # fmt: skip

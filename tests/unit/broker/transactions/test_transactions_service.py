@@ -193,6 +193,22 @@ async def test_a_name_against_the_rules(caller: Caller, name: str) -> None:
     assert [each.applied_offset for each in journals] == before, "nothing was proposed"
 
 
+async def test_one_id_is_listed_without_those_of_others(caller: Caller) -> None:
+    """Whatever the rest of the request says: the right was asked for this one only."""
+    await caller.init()
+    other = next(each for each in (f"other-{number}" for number in range(999)) if journal_of(each) == journal_of("job"))
+    await caller.init(name=other)
+    for request, ids in (
+        (pb.ListTransactionsRequest(journal=JOURNAL), ["job", other]),
+        (pb.ListTransactionsRequest(journal=JOURNAL, transactional_id="job"), ["job"]),
+        (pb.ListTransactionsRequest(journal=JOURNALS, transactional_id="job", page_size=9), ["job"]),
+        (pb.ListTransactionsRequest(journal=JOURNAL, transactional_id="nobody"), []),
+    ):
+        listed = await caller.service.ListTransactions(request, None)
+        assert [each.transactional_id for each in listed.transactions] == ids
+        assert not listed.next_page_token
+
+
 async def test_journals_and_pages_out_of_range(caller: Caller) -> None:
     """A journal that no cluster has, a page that is too large, and a session that no journal has opened."""
     with pytest.raises(InvalidArgument):
