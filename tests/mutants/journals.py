@@ -113,4 +113,15 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("session-level-not-restored", "the sessions of a snapshot go by the rules of before",
           "rangelog_broker.journal.fold", "self.machine.level = self.sessions.level = max(", "self.machine.level = max(",
           "journal/test_journal_walks.py"),
+    _tested("rest-runs-before-its-body", "bodies that are held back close the interface to all others",
+          "rangelog_broker.rest.guard",
+          "        body = await self._body(headers, receive)\n        if self._running >= self._requests_max:\n"
+          "            raise Overloaded(f\"{self._requests_max} requests are running: try again\")\n"
+          "        self._running += 1\n        try:\n",
+          "        if self._running >= self._requests_max:\n"
+          "            raise Overloaded(f\"{self._requests_max} requests are running: try again\")\n"
+          "        self._running += 1\n        try:\n            body = await self._body(headers, receive)\n",
+          "rest/test_rest_guard.py"),
+    _tested("rest-bodies-without-bound", "bodies that are held back use up the broker's memory", "rangelog_broker.rest.guard",
+          "            if len(self._bodies) > self._bodies_max:\n", "            if False:\n", "rest/test_rest_guard.py"),
 )  # fmt: skip
