@@ -124,4 +124,7 @@ JOURNALS: tuple[Mutant, ...] = (
           "rest/test_rest_guard.py"),
     _tested("rest-bodies-without-bound", "bodies that are held back use up the broker's memory", "rangelog_broker.rest.guard",
           "            if len(self._bodies) > self._bodies_max:\n", "            if False:\n", "rest/test_rest_guard.py"),
+    _tested("journal-steps-with-the-wall", "a step of one broker's wall clock has producers and members silent at once",
+          "rangelog_broker.journal.journal", "clock_ms or steady_clock()", "clock_ms or (lambda: time.time_ns() // 1_000_000)",
+          "watermarks/test_watermarks_service.py"),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -177,6 +178,22 @@ async def test_readers_get_the_window_of_notes_over_a_split_and_a_takeover(host:
         assert await windows.at(position, is_cut=True) == window
     assert await windows.at({2: 4}, is_cut=False) == TimeWindow(450, 500)
     assert await windows.at({}, is_cut=False) == TimeWindow(None, None)
+
+
+async def test_a_step_of_the_owners_wall_clock_silences_nobody(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that notes seldom holds the lower time for its whole expiry time; that passes as it always does."""
+    slow, fast = Sender(host, 1), Sender(host, 2)
+    await slow.note(100)
+    await fast.note(300)
+    assert [each.lower_ms for each in await host.compute()] == [100]
+    wall_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + int(2 * HOUR_S * 1e9))
+    await fast.note(900)
+    assert [each.lower_ms for each in await host.compute()] == [100, 100]
+    await asyncio.sleep(HOUR_S - 60)
+    await fast.note(1_000)
+    await asyncio.sleep(61)
+    assert (await host.compute())[-1].lower_ms == 1_000
 
 
 async def test_a_note_waits_until_earlier_records_have_an_outcome(host: Host) -> None:
