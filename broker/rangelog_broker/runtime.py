@@ -113,12 +113,12 @@ class Runtime:
             owned.on_staged, owned.verify = inquiries.note, inquiries.verify
             owned.broker_version = lambda: journals.broker_version
             owned.scaling.end_transaction = inquiries.end
-            add_services(stack, control, settings, calls, topics, journals, owned, rights)
+            add_services(stack, control, settings, client, calls, topics, journals, owned, rights)
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)
             stack.push_async_callback(owned.covering.close)
-            host = Host(lambda key: self._open_one(owned, journals, key))
+            host = Host(lambda key: self._open_one(owned, journals, key), owned.scaling.settled)
             stack.push_async_callback(host.close)
             watch.on_assigned, watch.on_withdrawn = host.assigned, host.withdrawn
             watch.on_topic, watch.on_topic_gone = owned.topic_changed, owned.topic_gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from rangelog import Client
 from rangelog_broker.groups.service import SERVICE_NAME as GROUPS_SERVICE_NAME
 from rangelog_broker.groups.service import GroupsService
 from rangelog_broker.hosting.journals import (
@@ -51,6 +52,7 @@ def add_services(
     stack: AsyncExitStack,
     control: GrpcServer,
     settings: BrokerSettings,
+    client: Client,
     calls: OwnerCalls,
     topics: TopicClient,
     journals: OwnedJournals,
@@ -64,6 +66,7 @@ def add_services(
     watermarks = WatermarksService(
         HostedWatermarkJournals(journals),
         topics,
+        client.internal.proved_end,
         interval_s=settings.watermark_interval_s,
         expiry_s=settings.watermark_expiry_s,
     )

@@ -14,6 +14,7 @@ from rangelog._garbage import MANY_WRITERS, spare_many_writers
 from rangelog._metadata import Metadata
 from rangelog._read.batch_headers import ColdHeaders, HeaderFields, HeaderReader
 from rangelog._read.cold import ColdReader, ColdStores
+from rangelog._read.proof import ProvedEnd
 from rangelog._read.reader import Reader
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
@@ -137,3 +138,8 @@ class InternalStreams:
         """As Client.end_offset."""
         view = StreamView(self._metadata, stream, stream_id=stream_id, connections=self._connections)
         return (await confirmed_end(view, self._connections)).offset
+
+    async def proved_end(self, stream: str) -> ProvedEnd:
+        """Return where the acked records of a stream end, and whether that is exact. Raises StreamNotFound, Unavailable."""
+        view = StreamView(self._metadata, stream, connections=self._connections)
+        return await confirmed_end(view, self._connections)

@@ -63,7 +63,7 @@ LEVEL_ENCRYPTION = 10
 
 LEVEL_BROKERS = 12
 """The cluster version from which on brokers register with their level, and the broker version from which on journals go by its
-rules: members of groups are told apart by when they joined, sessions have secret numbers."""
+rules: members of groups are told apart by when they joined, sessions have secret numbers and a share of the results each."""
 
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""

@@ -310,6 +310,12 @@ PROBES: dict[str, tuple[str, Probe]] = {
             name=_X, participants=[transaction_pb2.Participant(topic_id=p.other_topic_id)]))),
     "broker commit in another group": ("", _broker("Transactions", "CommitTransaction", lambda p:
         transaction_service_pb2.CommitTransactionRequest(name=_X, participants=[transaction_pb2.Participant(group="others")]))),
+    "broker own transactions": (ANY, _broker("Transactions", "ListTransactions", lambda p:
+        transaction_service_pb2.ListTransactionsRequest(transactional_id=TRANSACTION))),
+    "broker transaction session": ("append", _broker("Transactions", "OpenTransactionSession", lambda p:
+        transaction_service_pb2.OpenTransactionSessionRequest(transactional_id=TRANSACTION))),
+    "broker group session": (ANY, _broker("Groups", "OpenGroupSession", lambda p:
+        group_service_pb2.OpenGroupSessionRequest(group=GROUP))),
     "rest stream": (ANY, _rest("GET", f"/v1/streams/{STREAM}")),
     "rest patch": ("admin", _rest("PATCH", f"/v1/streams/{STREAM}")),
     "rest trim": ("trim", _rest("POST", f"/v1/streams/{STREAM}/trim")),
@@ -323,7 +329,7 @@ PROBES: dict[str, tuple[str, Probe]] = {
 """By what is done: the verbs of which one is enough, and how it is tried."""
 OF_TRANSACTIONS = (
     "broker transaction", "rest abort", "broker BeginTransaction", "broker PingTransaction", "broker CommitTransaction",
-    "broker DescribeTransaction",
+    "broker DescribeTransaction", "broker own transactions", "broker transaction session",
 )  # fmt: skip
 LISTS = ("/v1/streams", "/v1/groups", "/v1/transactions", "/v1/namespaces", "/v1/topics", "/v1/tables", "/v1/unknown")
 """Over REST, of all that there is: for who may read it all."""

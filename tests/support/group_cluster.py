@@ -18,7 +18,7 @@ from rangelog._append.takeover import take_over
 from rangelog.testing import FakeCluster
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.service import GroupsService
-from rangelog_broker.journal.journal import Journal, wall_ms
+from rangelog_broker.journal.journal import Journal, steady_clock
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.errors import NotOwner, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_core.ids import shard_stream_name
@@ -162,7 +162,7 @@ class Broker:
         self.coordinators = Coordinators()
         self.rights = RightsGuard()
         self.service = GroupsService(self, topics, self.coordinators, TopicRights(self.rights, topics))
-        self.clock_ms: Callable[[], int] = wall_ms
+        self.clock_ms: Callable[[], int] = steady_clock()
 
     def find(self, number: int) -> Journal[GroupCoordinator]:
         """See JournalHost."""

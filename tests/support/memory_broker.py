@@ -30,7 +30,7 @@ class MemoryBroker:
         self.topics = TopicClient(client.metadata.pd)
         self.journals = OwnedJournals(client, self.topics)
         self.owned = OwnedShards(client, self.topics, lambda key: key in self.watch.assigned, self.journals.open_table)
-        self.host = Host(self._open_one)
+        self.host = Host(self._open_one, self.owned.scaling.settled)
         self.watch = AssignmentWatch(client.metadata.pd, name, incarnation)
         self.watch.on_assigned, self.watch.on_withdrawn = self.host.assigned, self.host.withdrawn
         self.watch.on_topic, self.watch.on_topic_gone = self.owned.topic_changed, self.owned.topic_gone

@@ -22,6 +22,7 @@ from rangelog_broker.hosting.journals import TRANSACTIONS, coordinator_machine
 from rangelog_broker.journal.joint_machine import JointMachine
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.part import JournalPart
+from rangelog_broker.serving.needs import Need, needs_of_call
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.coordinator import COMMITTING, TransactionCoordinator
 from rangelog_broker.transactions.service import TransactionsService
@@ -123,6 +124,8 @@ class TransactionCluster:
         """How many merges each call has ordered."""
         self.names: list[str] = []
         """The calls that were carried out."""
+        self.needs: list[Need] = []
+        """What rights these needed of a client."""
         self.shard_error: Callable[[int], RangelogError | None] = lambda shard_id: None
         """What the merge into a shard fails with."""
         self.lose_answers: set[str] = set()
@@ -198,6 +201,7 @@ class TransactionCluster:
                 raise RequestTimeout(error.message) from error
             raise
         self.names.append(stub.name)
+        self.needs += needs_of_call(f"/rangelog.v1.Transactions/{stub.name}", request)
         if stub.name in self.lose_answers:
             raise RequestTimeout(f"{stub.name} has no answer")
         return type(response).FromString(response.SerializeToString())

@@ -66,9 +66,10 @@ class GroupsService(GroupsServicer):
     # ---- members
 
     async def OpenGroupSession(self, request: pb.OpenGroupSessionRequest, context: Any) -> pb.OpenGroupSessionResponse:
-        """Open a session of a journal."""
+        """Open a session of the journal of a group, or of one by its number."""
+        owner = self._owner(request.group) if request.group else self.owner_of(request.journal)
         try:
-            session = await self.owner_of(request.journal).journal.open_session()
+            session = await owner.journal.open_session()
         except (WriterFenced, WriterClosed) as error:
             raise moved(error) from error
         return pb.OpenGroupSessionResponse(session=session)

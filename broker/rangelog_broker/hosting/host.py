@@ -1,8 +1,8 @@
 """Opens what is assigned to this broker, and opens it again when it closes, for as long as it is assigned.
 
 What holds: each assigned key has one task; the task ends when the assignment does, or when the shard has ended. A shard that
-was closed for a scale is opened again only once the topic is not scaling any more. What a later program wrote is reported, so
-that a broker with that program gets it.
+was closed for a scale is opened again only once the topic is not scaling any more, and holds no other opening up meanwhile.
+What a later program wrote is reported, so that a broker with that program gets it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ _log = logging.getLogger("rangelog.broker")
 
 Opening = Callable[[OwnedKey], Awaitable[Awaitable[None] | None]]
 """Opens what a key names, and returns what waits until it is closed; None: there is nothing to own any more."""
+Settling = Callable[[OwnedKey], Awaitable[None]]
+"""Waits while what a key names is to stay closed, for as long as a scale takes."""
 
 
 class Host:
     """The tasks of one broker. For one event loop; `close` it."""
 
-    def __init__(self, open_one: Opening) -> None:
+    def __init__(self, open_one: Opening, settled: Settling) -> None:
         self._open_one = open_one
+        self._settled = settled
         self._tasks: dict[OwnedKey, asyncio.Task[None]] = {}
         self._openings = asyncio.Semaphore(OPENINGS_MAX)
         self.opened_count = 0
@@ -82,6 +85,7 @@ class Host:
         attempt = 0
         while True:
             try:
+                await self._settled(key)
                 async with self._openings:
                     closed = await self._open_one(key)
                 self._unopenable.pop(key, None)

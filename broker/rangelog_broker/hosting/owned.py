@@ -63,7 +63,6 @@ class OwnedShards:
 
         Raises as OwnedShard.open, Journal.open.
         """
-        await self.scaling.settled(key)
         topic, row = await self._rows.topic_and_shard(*key)
         if topic.config.kind == topic_pb2.TOPIC_KIND_TABLE:
             return await self._open_table(key)

@@ -77,7 +77,7 @@ class Fold(Generic[M]):
             raise UnsupportedVersion(
                 f"the journal is of level {level}, and this program knows {FEATURE_LEVEL}: upgrade this broker"
             )
-        self.level = self.machine.level = max(level, self.level)
+        self.level = self.machine.level = self.sessions.level = max(level, self.level)
 
     def _apply(self, offset: int, command: bytes, now_ms: int) -> Result:
         try:

@@ -4,7 +4,8 @@ What holds:
 - Opening is fence, then read to the end that the fence settled, then serve: no entry of another owner is acked after that end.
 - A result is given once its entry is acked and applied. When the journal ends, the outcome of what is proposed and not acked is
   unknown, and said so.
-- Time goes on at the rate of this owner's clock, also where that clock is behind an earlier owner's, or goes back.
+- Time goes on at the rate of this owner's clock, also where that clock is behind an earlier owner's, or goes back. A step of
+  the wall clock is no time that has passed: nobody falls silent by it.
 - A linearizable read looks at the state first; then an entry that is appended *after* the look is acked. A new owner that
   was acked anything before the look had fenced this one before, so that entry would not be.
 """
@@ -52,15 +53,16 @@ _READS_AGAIN = 5
 _log = logging.getLogger("rangelog.journal")
 
 
-def wall_ms() -> int:
-    """Return the wall clock's time in ms since the Unix epoch."""
-    return time.time_ns() // 1_000_000
+def steady_clock() -> Callable[[], int]:
+    """Return a clock in ms since the Unix epoch: the wall clock's time as it is now, and on without the steps of that clock."""
+    begun_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (begun_ns + time.monotonic_ns()) // 1_000_000
 
 
 class Journal(Generic[M]):
     """A journal under the epoch of this owner. Make it with `open`; for one event loop."""
 
-    def __init__(self, client: Client, stream: str, *, limits: OwnerLimits, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, client: Client, stream: str, *, limits: OwnerLimits, clock_ms: Callable[[], int] | None) -> None:
         self.stream = stream
         self.machine: M
         self.closed: RangelogError | None = None
@@ -68,7 +70,7 @@ class Journal(Generic[M]):
         self.on_change: Callable[[], object] = lambda: None
         """Called after entries were applied, and when the journal ended."""
         self._client = client
-        self._clock_ms = clock_ms
+        self._clock_ms = clock_ms or steady_clock()
         self._ahead_ms = 0  # of the clock, where it went back or an earlier owner's was ahead
         self._noted_ms = 0
         self._limits = limits
@@ -97,7 +99,7 @@ class Journal(Generic[M]):
         *,
         standby: JournalReplay[M] | None = None,
         limits: OwnerLimits = DEFAULT_LIMITS,
-        clock_ms: Callable[[], int] = wall_ms,
+        clock_ms: Callable[[], int] | None = None,
         timeout_s: float = OPEN_TIMEOUT_S,
     ) -> Self:
         """Fence the former owner, restore the state, and become the owner.
@@ -108,7 +110,7 @@ class Journal(Generic[M]):
             make_machine: Returns a machine in its first state.
             standby: A recovery that has read the log up to some offset.
             limits: Bounds, and when snapshots are taken.
-            clock_ms: The time that is noted in entries.
+            clock_ms: The time that is noted in entries; None: that of `steady_clock`.
             timeout_s: Limit in seconds, for the fence and then for each part of the log that is read.
 
         Raises:

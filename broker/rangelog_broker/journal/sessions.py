@@ -27,6 +27,7 @@ from rangelog_core.errors import (
     SessionExpired,
     error_from_code,
 )
+from rangelog_core.versions import LEVEL_BROKERS
 
 SESSION_MS = 600_000
 """A session that proposes nothing for so long expires."""
@@ -37,6 +38,8 @@ RESULT_BYTES_MAX = 64 * 1024
 """Of one command."""
 MESSAGE_CHARACTERS_MAX = 1_024
 """Of a refusal that is over that bound."""
+SESSION_RESULTS_BYTES = 1024 * 1024
+"""Of the results of one session, from which on it gets no more until it settles some; from LEVEL_BROKERS on."""
 RESULTS_BYTES_MAX = 64 * 1024 * 1024
 """Results kept for all sessions."""
 
@@ -84,18 +87,35 @@ def kept(result: Result) -> Result:
 
 
 class _Session:
-    __slots__ = ("results", "settled", "used_ms")
+    __slots__ = ("results", "results_bytes", "settled", "used_ms")
 
     def __init__(self, used_ms: int) -> None:
         self.used_ms = used_ms
         self.settled = 0
         self.results: dict[int, Result] = {}
+        self.results_bytes = 0
+
+    def put(self, sequence: int, result: Result) -> int:
+        """Keep a result; return what it weighs."""
+        self.results[sequence] = result
+        self.results_bytes += result.size_bytes
+        return result.size_bytes
+
+    def settle(self, settled: int) -> int:
+        """Forget what is settled; return what it weighed."""
+        before = self.results_bytes
+        self.settled = settled
+        for sequence in [each for each in self.results if each < settled]:
+            self.results_bytes -= self.results.pop(sequence).size_bytes
+        return before - self.results_bytes
 
 
 class Sessions:
     """All sessions of one journal."""
 
     def __init__(self) -> None:
+        self.level = 0
+        """Of the journal: see Fold."""
         self._sessions: OrderedDict[int, _Session] = OrderedDict()  # the one that was used last is last
         self._results_bytes = 0
 
@@ -121,7 +141,7 @@ class Sessions:
             number, session = next(iter(sessions.items()))
             if now_ms - session.used_ms < SESSION_MS:
                 return
-            self._results_bytes -= sum(result.size_bytes for result in session.results.values())
+            self._results_bytes -= session.results_bytes
             del sessions[number]
 
     def open(self, number: int, now_ms: int) -> Result:
@@ -143,25 +163,25 @@ class Sessions:
         session.used_ms = now_ms
         self._sessions.move_to_end(command.session)
         if command.settled > session.settled:
-            self._settle(session, command.settled)
+            self._results_bytes -= session.settle(command.settled)
         if command.sequence < session.settled:
             return refused(
                 PreconditionFailed(f"command {command.sequence} was settled: its proposer has had the result")
             )
         known = session.results.get(command.sequence)
-        if known is None and (len(session.results) >= UNSETTLED_MAX or self._results_bytes >= RESULTS_BYTES_MAX):
+        if known is None and (self._is_full(session) or self._results_bytes >= RESULTS_BYTES_MAX):
             return refused(Overloaded("too many results are kept for proposers that have not settled them"))
         return known
 
+    def _is_full(self, session: _Session) -> bool:
+        """Whether a session has its share of what is kept, so that others have theirs."""
+        if len(session.results) >= UNSETTLED_MAX:
+            return True
+        return self.level >= LEVEL_BROKERS and session.results_bytes >= SESSION_RESULTS_BYTES
+
     def keep(self, command: Command, result: Result) -> None:
         """Keep the result of a command that was applied."""
-        self._sessions[command.session].results[command.sequence] = result
-        self._results_bytes += result.size_bytes
-
-    def _settle(self, session: _Session, settled: int) -> None:
-        session.settled = settled
-        for sequence in [each for each in session.results if each < settled]:
-            self._results_bytes -= session.results.pop(sequence).size_bytes
+        self._results_bytes += self._sessions[command.session].put(command.sequence, result)
 
     # ---- snapshots
 
@@ -197,8 +217,7 @@ class Sessions:
         code = piece[at : at + code_bytes].decode()
         message = piece[at + code_bytes : at + code_bytes + message_bytes].decode()
         result = Result(piece[end - value_bytes : end], code, message)
-        session.results[sequence] = result
-        self._results_bytes += result.size_bytes
+        self._results_bytes += session.put(sequence, result)
         return end
 
 

@@ -13,7 +13,7 @@ from typing import Generic
 
 from rangelog import Client
 from rangelog.errors import Corruption, OffsetTrimmed, RangelogError, UnsupportedVersion
-from rangelog_broker.journal.journal import OPEN_TIMEOUT_S, Journal, feed_chunks, wall_ms
+from rangelog_broker.journal.journal import OPEN_TIMEOUT_S, Journal, feed_chunks
 from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.owner import DEFAULT_LIMITS, OwnerLimits
 from rangelog_broker.journal.replay import JournalReplay
@@ -51,7 +51,7 @@ class Standby(Generic[M]):
         self,
         *,
         limits: OwnerLimits = DEFAULT_LIMITS,
-        clock_ms: Callable[[], int] = wall_ms,
+        clock_ms: Callable[[], int] | None = None,
         timeout_s: float = OPEN_TIMEOUT_S,
     ) -> Journal[M]:
         """Become the owner; the standby is closed. Raises what `Journal.open` raises."""

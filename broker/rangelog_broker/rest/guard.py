@@ -1,15 +1,17 @@
 """What every request passes before it is looked at: certificate, token, origin, size of the body, number and time of requests.
 
 What holds: a body is never held beyond its limit, no request takes longer than its limit, and no more requests than the limit
-run at once. A web page cannot use the interface through somebody's browser: browsers name the page's origin, which is refused.
+run at once. A request runs once its body is there: of bodies that are held back there is a bounded number, of which the one
+that has waited longest goes. A web page cannot use the interface through somebody's browser: browsers name the page's origin,
+which is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from rangelog.errors import (
@@ -41,6 +43,8 @@ BODY_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 75.0
 """Above the longest wait that a request may ask for."""
 REQUESTS_MAX = 64
+BODIES_MAX = 64
+"""Bodies that have not come wholly."""
 PATH_LENGTH_MAX = 200
 """Characters of a path that a span keeps."""
 OPEN_PATH = "/openapi.json"
@@ -66,6 +70,7 @@ class Guard:
         body_timeout_s: float = BODY_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         requests_max: int = REQUESTS_MAX,
+        bodies_max: int = BODIES_MAX,
         rights: RightsGuard | None = None,
         verifier: TokenVerifier | None = None,
         quotas: QuotaGuard | None = None,
@@ -82,6 +87,8 @@ class Guard:
         self._request_timeout_s = request_timeout_s
         self._requests_max = requests_max
         self._running = 0
+        self._bodies_max = bodies_max
+        self._bodies: dict[asyncio.Timeout, None] = {}  # that are being received, by their time limits
         self._rights = rights
         self._quotas = quotas
 
@@ -109,11 +116,11 @@ class Guard:
             raise Refusal(403, refused)
         headers = dict(scope["headers"])
         caller = self._caller(scope, headers)
+        body = await self._body(headers, receive)
         if self._running >= self._requests_max:
             raise Overloaded(f"{self._requests_max} requests are running: try again")
         self._running += 1
         try:
-            body = await self._body(headers, receive)
             try:
                 with served(f"REST {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
                     async with asyncio.timeout(self._request_timeout_s):
@@ -174,7 +181,7 @@ class Guard:
             raise too_large
         body = bytearray()
         try:
-            async with asyncio.timeout(self._body_timeout_s):
+            async with self._receiving():
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
@@ -191,11 +198,26 @@ class Guard:
             late = RequestTimeout(f"the body did not arrive within {self._body_timeout_s:g} s", outcome_unknown=False)
             raise Refusal(408, late) from None
 
+    @asynccontextmanager
+    async def _receiving(self) -> AsyncGenerator[None, None]:
+        """Raise TimeoutError where a body does not come in time, or has waited longest of too many."""
+        async with asyncio.timeout(self._body_timeout_s) as limit:
+            self._bodies[limit] = None
+            if len(self._bodies) > self._bodies_max:
+                longest = next(iter(self._bodies))
+                del self._bodies[longest]
+                if not longest.expired():
+                    longest.reschedule(asyncio.get_running_loop().time())
+            try:
+                yield
+            finally:
+                self._bodies.pop(limit, None)
+
     async def _discard(self, receive: Receive) -> None:
         """Read on for a while: a client that still sends would find the connection broken in place of its answer."""
         left = DISCARD_TIMES * self._body_bytes_max
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._body_timeout_s):
+            async with self._receiving():
                 while left > 0:
                     message = await receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):

@@ -43,6 +43,15 @@ def _resetting(request: Any) -> list[Need]:
     ]
 
 
+def _group_session(request: Any) -> list[Need]:
+    return [(ANY, pb.RESOURCE_KIND_GROUP, request.group or "*", 0)]
+
+
+def _transactions(verbs: Verb) -> Callable[[Any], list[Need]]:
+    """Of one transactional id, or of all where none is named."""
+    return lambda request: [(verbs, pb.RESOURCE_KIND_TRANSACTION, request.transactional_id or "*", 0)]
+
+
 def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
     return lambda request: [(verbs, pb.RESOURCE_KIND_TOPIC, "", request.topic_id)]
 
@@ -50,10 +59,6 @@ def _topic(verbs: Verb) -> Callable[[Any], list[Need]]:
 def _transaction(request: Any) -> list[Need]:
     name = request.name.transactional_id if hasattr(request, "name") else request.transactional_id
     return [(Verb.APPEND, pb.RESOURCE_KIND_TRANSACTION, name, 0)]
-
-
-def _nothing(_request: Any) -> list[Need]:
-    return []
 
 
 _CALLS: dict[str, Callable[[Any], list[Need]]] = {
@@ -76,7 +81,8 @@ _CALLS: dict[str, Callable[[Any], list[Need]]] = {
         _group(Verb.ADMIN),
     ),
     "Groups/ListGroups": lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, f"{request.prefix}*", 0)],
-    **dict.fromkeys(("Groups/OpenGroupSession", "Transactions/OpenTransactionSession"), _nothing),
+    "Groups/OpenGroupSession": _group_session,
+    "Transactions/OpenTransactionSession": _transactions(Verb.APPEND),
     **dict.fromkeys(("Tables/Get", "Tables/Scan", "Tables/Watch"), _topic(Verb.READ)),
     **dict.fromkeys(("Tables/OpenSession", "Tables/Apply"), _topic(Verb.APPEND)),
     **dict.fromkeys(
@@ -86,7 +92,7 @@ _CALLS: dict[str, Callable[[Any], list[Need]]] = {
         ),
         _transaction,
     ),
-    "Transactions/ListTransactions": lambda _request: [(ANY, pb.RESOURCE_KIND_TRANSACTION, "*", 0)],
+    "Transactions/ListTransactions": _transactions(ANY),
     **dict.fromkeys(("Watermarks/NoteTime", "Watermarks/EndTimeNotes"), _topic(Verb.APPEND)),
     "Watermarks/ListWatermarks": _topic(Verb.READ),
 }  # fmt: skip

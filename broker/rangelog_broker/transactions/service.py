@@ -75,8 +75,9 @@ class TransactionsService(TransactionsServicer):
     async def OpenTransactionSession(
         self, request: pb.OpenTransactionSessionRequest, context: Any
     ) -> pb.OpenTransactionSessionResponse:
-        """Open a session of a journal."""
-        owner = self.owner_of(request.journal)
+        """Open a session of the journal of a transactional id, or of one by its number."""
+        name = request.transactional_id
+        owner = self._owner_of_id(name) if name else self.owner_of(request.journal)
         return pb.OpenTransactionSessionResponse(session=await _moved(owner.journal.open_session()))
 
     async def InitTransactions(self, request: pb.InitTransactionsRequest, context: Any) -> pb.InitTransactionsResponse:
@@ -142,13 +143,16 @@ class TransactionsService(TransactionsServicer):
         return pb.DescribeTransactionResponse(result=result)
 
     async def ListTransactions(self, request: pb.ListTransactionsRequest, context: Any) -> pb.ListTransactionsResponse:
-        """List the latest transaction of each transactional id of a journal, by page."""
+        """List the latest transaction of each transactional id of a journal, by page, or of one transactional id."""
+        only = request.transactional_id
+        owner = self._owner_of_id(only) if only else self.owner_of(request.journal)
         size = request.page_size or PAGE_SIZE_MAX
         if size > PAGE_SIZE_MAX:
             raise InvalidArgument(f"a page of {size} transactions; the limit is {PAGE_SIZE_MAX}")
 
         def look(machine: TransactionCoordinator) -> pb.ListTransactionsResponse:
-            wanted = (name for name in sorted(machine.ids()) if name > request.page_token)
+            ids = [only] if only else sorted(machine.ids())
+            wanted = (name for name in ids if name > request.page_token and machine.of(name) is not None)
             names = list(islice(wanted, size + 1))
             response = pb.ListTransactionsResponse(next_page_token=names[size - 1] if len(names) > size else "")
             for each in names[:size]:
@@ -160,7 +164,7 @@ class TransactionsService(TransactionsServicer):
                 response.transactions.add(transactional_id=each, result=machine.view(name), used_ms=of.used_ms)
             return response
 
-        return await _read(self.owner_of(request.journal), look)
+        return await _read(owner, look)
 
 
 class ShardsService(ShardsServicer):

@@ -12,6 +12,7 @@ from rangelog_broker.groups.shard_facts import ShardLister
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
+from rangelog_broker.watermarks.shard_ends import FindEnd
 from rangelog_broker.watermarks.snapshots import watermark_message
 from rangelog_broker.watermarks.watermark_owner import WatermarkOwner
 from rangelog_core.errors import InvalidArgument
@@ -37,11 +38,18 @@ class WatermarksService(WatermarksServicer):
     """All calls on watermarks. `close` it before the journals."""
 
     def __init__(
-        self, journals: WatermarkJournals, topics: ShardLister, *, interval_s: float = 10.0, expiry_s: float = 60.0
+        self,
+        journals: WatermarkJournals,
+        topics: ShardLister,
+        find_end: FindEnd,
+        *,
+        interval_s: float = 10.0,
+        expiry_s: float = 60.0,
     ) -> None:
         """`interval_s`: between two computations of a topic. `expiry_s`: a producer that is silent for so long is forgotten."""
         self._owners = JournalOwners(
-            journals.find, lambda journal: WatermarkOwner(journal, topics, interval_s=interval_s, expiry_s=expiry_s)
+            journals.find,
+            lambda journal: WatermarkOwner(journal, topics, find_end, interval_s=interval_s, expiry_s=expiry_s),
         )
 
     def close(self) -> None:

@@ -5,6 +5,8 @@ What holds:
   silent. A topic without notes costs nothing but a look at its producers' times.
 - The shards of a topic are read when a note names one that is not known yet, and before a computation if the last reading is
   older than READ_AGAIN_S. One reading serves all who wait for it.
+- A note whose position lies beyond the end of a current shard is refused, before it is proposed: it would put the topic's cut
+  behind all records for good. A note that was proposed by an earlier program is applied as it is.
 - After a takeover each producer has the whole expiry time to find the new owner.
 """
 
@@ -18,16 +20,19 @@ from rangelog_broker.groups.group_owner import moved
 from rangelog_broker.groups.shard_facts import ShardLister, read_facts
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
-from rangelog_broker.watermarks.topic_times import KeptWatermark
-from rangelog_core.errors import RangelogError, TopicNotFound, WriterClosed, WriterFenced
+from rangelog_broker.watermarks.shard_ends import FindEnd, ShardEnds
+from rangelog_broker.watermarks.topic_times import KeptWatermark, TopicTimes
+from rangelog_core.errors import RangelogError, StreamNotFound, TopicNotFound, Unavailable, WriterClosed, WriterFenced
 from rangelog_proto.v1 import watermark_pb2 as pb
 
 FACTS_TIMEOUT_S = 4.0
 """Below the limit of one try of a caller."""
 READ_AGAIN_S = 60.0
 """Whether records are trimmed, and whether the topic is deleted, is looked up so often at most."""
+ENDS_AGAIN_S = 1.0
+"""The end of a shard is asked for so often at most, while notes name positions beyond what is known of it."""
 _READINGS = 2
-"""A reading that has begun before a shard became current does not find it; the next one does."""
+"""A reading that has begun before a shard became current, or ended, does not find it so; the next one does."""
 
 _log = logging.getLogger("rangelog.watermarks")
 
@@ -36,10 +41,17 @@ class WatermarkOwner:
     """The watermarks of one journal, as long as this broker owns it. For one event loop."""
 
     def __init__(
-        self, journal: Journal[WatermarkCoordinator], topics: ShardLister, *, interval_s: float, expiry_s: float
+        self,
+        journal: Journal[WatermarkCoordinator],
+        topics: ShardLister,
+        find_end: FindEnd,
+        *,
+        interval_s: float,
+        expiry_s: float,
     ) -> None:
         self.journal = journal
         self._topics = topics
+        self._ends = ShardEnds(find_end, min(ENDS_AGAIN_S, interval_s))
         self._interval_s = interval_s
         self._expiry_ms = int(expiry_s * 1000)
         self._opened_ms = journal.now_ms
@@ -54,6 +66,7 @@ class WatermarkOwner:
     def close(self) -> None:
         """End what runs. Idempotent."""
         self._work.cancel()
+        self._ends.close()
         for reading in self._readings.values():
             reading.cancel()
 
@@ -61,7 +74,7 @@ class WatermarkOwner:
         """Take a producer's promise. Raises TopicNotFound, Unavailable, NotOwner, OutcomeUnknown, and as TopicTimes.note."""
         for _ in range(_READINGS):
             topic = self.journal.machine.topic(topic_id)
-            if topic is not None and topic.knows(note.positions):
+            if topic is not None and topic.knows(note.positions) and await self._is_reached(topic_id, topic, note):
                 break
             await self._read(topic_id)
         await self._own(pb.WatermarkCommand(topic_id=topic_id, note=note))
@@ -111,6 +124,18 @@ class WatermarkOwner:
 
     # ---- inside
 
+    async def _is_reached(self, topic_id: int, topic: TopicTimes, note: pb.TimeNote) -> bool:
+        """Check the positions in current shards; False: one of these is gone by now. Raises OffsetOutOfRange, Unavailable."""
+        current = [each for each in note.positions if not topic.shards[each.shard_id].ended]
+        try:
+            async with asyncio.timeout(FACTS_TIMEOUT_S):
+                await self._ends.check(topic_id, current)
+        except StreamNotFound:
+            return False
+        except TimeoutError:
+            raise Unavailable("the ends of shards that a note of a time names are not known yet: try again") from None
+        return True
+
     def _note_change(self, topic_id: int) -> None:
         self._noted[topic_id] = None
 
@@ -146,6 +171,7 @@ class WatermarkOwner:
             facts = await read_facts(self._topics, topic_id, timeout_s=FACTS_TIMEOUT_S)
         except TopicNotFound:
             self._read_at.pop(topic_id, None)
+            self._ends.keep(topic_id, ())
             if self.journal.machine.topic(topic_id) is not None:
                 await self._own(pb.WatermarkCommand(topic_id=topic_id, forget=pb.WatermarkForget()))
             raise
@@ -155,6 +181,7 @@ class WatermarkOwner:
             shards = pb.WatermarkShards(map_version=facts.map_version)
             shards.shards.extend(sorted(facts.shards, key=lambda each: each.shard_id))
             await self._own(pb.WatermarkCommand(topic_id=topic_id, shards=shards))
+        self._ends.keep(topic_id, (each.shard_id for each in facts.shards if not each.ended))
 
 
 def _selected(kept: Iterable[KeptWatermark], after: int, from_ms: int | None) -> list[KeptWatermark]:

@@ -158,14 +158,14 @@ class GroupCalls:
         return await self._calls.call(key, GroupsStub, method, request, timeout_s=timeout_s, repeatable=True)
 
     async def _command(self, group: str, method: _Method[_Response], request: Any, timeout_s: float) -> _Response:
-        key = journal_of(group)
         try:
-            return await self._once(key, method, request, timeout_s)
+            return await self._once(group, method, request, timeout_s)
         except SessionExpired:  # idle since long before this command, which therefore was not applied
-            return await self._once(key, method, request, timeout_s)
+            return await self._once(group, method, request, timeout_s)
 
-    async def _once(self, key: OwnedKey, method: _Method[_Response], request: Any, timeout_s: float) -> _Response:
-        session = await self._session(key, timeout_s)
+    async def _once(self, group: str, method: _Method[_Response], request: Any, timeout_s: float) -> _Response:
+        key = journal_of(group)
+        session = await self._session(key, group, timeout_s)
         request.proposal.CopyFrom(session.take())
         try:
             return await self._call(key, method, request, timeout_s)
@@ -176,13 +176,13 @@ class GroupCalls:
         finally:
             session.settle(request.proposal)
 
-    async def _session(self, key: OwnedKey, timeout_s: float) -> _Session:
+    async def _session(self, key: OwnedKey, group: str, timeout_s: float) -> _Session:
         number = key[1]
         assert 0 <= number < JOURNALS
         async with self._opening.setdefault(number, asyncio.Lock()):
             session = self._sessions.get(number)
             if session is None:
-                request = pb.OpenGroupSessionRequest(journal=number)
+                request = pb.OpenGroupSessionRequest(journal=number, group=group)
                 response = await self._call(key, lambda stub: stub.OpenGroupSession, request, timeout_s)
                 session = self._sessions[number] = _Session(response.session)
             return session

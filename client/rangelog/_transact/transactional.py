@@ -177,9 +177,8 @@ class Transactional:
         """Begin a new epoch: what is open is aborted. The program is closed where that fails."""
         await self.end()
         self.wire = StageWire(self.transactional_id)  # no producer of an earlier epoch stages for a later transaction
-        opened = await self.call(
-            lambda stub: stub.OpenTransactionSession, pb.OpenTransactionSessionRequest(journal=self._key[1])
-        )
+        opening = pb.OpenTransactionSessionRequest(journal=self._key[1], transactional_id=self.transactional_id)
+        opened = await self.call(lambda stub: stub.OpenTransactionSession, opening)
         request = pb.InitTransactionsRequest(
             session=opened.session,
             sequence=0,

@@ -96,7 +96,9 @@ class Transactions:
     async def describe(self, transactional_id: str, *, timeout_s: float = CALL_TIMEOUT_S) -> TransactionInfo:
         """Return the latest transaction of a transactional id. Raises TransactionNotFound, InvalidArgument."""
         check_name("transactional id", transactional_id)
-        page = await self._page(journal_of(transactional_id)[1], _before(transactional_id), 1, timeout_s)
+        page = await self._page(
+            journal_of(transactional_id)[1], _before(transactional_id), 1, timeout_s, transactional_id
+        )
         if not page.transactions or page.transactions[0].transactional_id != transactional_id:
             raise TransactionNotFound(f"there is no transactional id {transactional_id!r}, or it was forgotten")
         return _info(page.transactions[0])
@@ -120,8 +122,10 @@ class Transactions:
             )  # fmt: skip
         return await self.describe(transactional_id, timeout_s=timeout_s)
 
-    async def _page(self, journal: int, token: str, size: int, timeout_s: float) -> pb.ListTransactionsResponse:
-        request = pb.ListTransactionsRequest(journal=journal, page_token=token, page_size=size)
+    async def _page(
+        self, journal: int, token: str, size: int, timeout_s: float, only: str = ""
+    ) -> pb.ListTransactionsResponse:
+        request = pb.ListTransactionsRequest(journal=journal, page_token=token, page_size=size, transactional_id=only)
         response: pb.ListTransactionsResponse = await self._calls.call(
             (0, journal), TransactionsStub, lambda stub: stub.ListTransactions, request,
             timeout_s=timeout_s, repeatable=True,

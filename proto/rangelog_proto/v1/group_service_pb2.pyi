@@ -8,10 +8,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OpenGroupSessionRequest(_message.Message):
-    __slots__ = ("journal",)
+    __slots__ = ("journal", "group")
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     journal: int
-    def __init__(self, journal: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, journal: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class OpenGroupSessionResponse(_message.Message):
     __slots__ = ("session",)

@@ -8,10 +8,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OpenTransactionSessionRequest(_message.Message):
-    __slots__ = ("journal",)
+    __slots__ = ("journal", "transactional_id")
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     journal: int
-    def __init__(self, journal: _Optional[int] = ...) -> None: ...
+    transactional_id: str
+    def __init__(self, journal: _Optional[int] = ..., transactional_id: _Optional[str] = ...) -> None: ...
 
 class OpenTransactionSessionResponse(_message.Message):
     __slots__ = ("session",)
@@ -104,14 +106,16 @@ class DescribeTransactionResponse(_message.Message):
     def __init__(self, result: _Optional[_Union[_transaction_pb2.TransactionResult, _Mapping]] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("journal", "page_token", "page_size")
+    __slots__ = ("journal", "page_token", "page_size", "transactional_id")
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     journal: int
     page_token: str
     page_size: int
-    def __init__(self, journal: _Optional[int] = ..., page_token: _Optional[str] = ..., page_size: _Optional[int] = ...) -> None: ...
+    transactional_id: str
+    def __init__(self, journal: _Optional[int] = ..., page_token: _Optional[str] = ..., page_size: _Optional[int] = ..., transactional_id: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
     __slots__ = ("transactions", "next_page_token")

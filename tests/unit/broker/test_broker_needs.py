@@ -10,6 +10,7 @@ from rangelog_core.net.principals import Role, roles_of_call
 from rangelog_core.rights import ANY, KINDS, Verb
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as groups
+from rangelog_proto.v1 import transaction_service_pb2 as transactions
 from tests.unit.core.net.test_principals import SERVICES
 
 EVERYTHING = [(Verb.ADMIN, KINDS["namespace"], "*", 0)]
@@ -44,6 +45,21 @@ def test_every_call_that_a_client_may_make_needs_something_known() -> None:
         (Verb.READ, KINDS["group"], "g", 0),
         (Verb.APPEND, KINDS["transaction"], "x", 0),
     ]
+    for call, request, need in (
+        ("Groups/OpenGroupSession", groups.OpenGroupSessionRequest(group="g"), (ANY, KINDS["group"], "g", 0)),
+        ("Groups/OpenGroupSession", groups.OpenGroupSessionRequest(), (ANY, KINDS["group"], "*", 0)),
+        (
+            "Transactions/OpenTransactionSession",
+            transactions.OpenTransactionSessionRequest(transactional_id="x"),
+            (Verb.APPEND, KINDS["transaction"], "x", 0),
+        ),
+        (
+            "Transactions/OpenTransactionSession",
+            transactions.OpenTransactionSessionRequest(),
+            (Verb.APPEND, KINDS["transaction"], "*", 0),
+        ),
+    ):
+        assert needs_of_call(f"/rangelog.v1.{call}", request) == [need]
     listed = groups.ListGroupsRequest(prefix="or")
     assert needs_of_call("/rangelog.v1.Groups/ListGroups", listed) == [(ANY, KINDS["group"], "or*", 0)]
 

@@ -336,6 +336,7 @@ async def test_bad_input(caller: Caller) -> None:
     await caller.join("a")
     with pytest.raises(MemberNotFound):
         await caller.heartbeat("b")
+    await service.OpenGroupSession(pb.OpenGroupSessionRequest(journal=16, group=GROUP), None)  # which the name decides
     with pytest.raises(InvalidArgument, match="there are 16"):
         await service.OpenGroupSession(pb.OpenGroupSessionRequest(journal=16), None)
     with pytest.raises(InvalidArgument, match="limit is 1000"):

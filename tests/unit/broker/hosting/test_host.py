@@ -33,7 +33,7 @@ class Bench:
     """A host whose openings end as a test says."""
 
     def __init__(self) -> None:
-        self.host = Host(self._open)
+        self.host = Host(self._open, self._settled)
         self.outcomes: list[Outcome] = []
         self.tries = 0
         self.opening = 0
@@ -42,6 +42,9 @@ class Bench:
         self.gate: asyncio.Event | None = None
         self.closing: list[asyncio.Future[None]] = []
         self.pauses: list[float] = []
+
+    async def _settled(self, key: tuple[int, int]) -> None:
+        """Nothing is being scaled."""
 
     async def _open(self, key: tuple[int, int]) -> Awaitable[None] | None:
         self.tries += 1
@@ -172,7 +175,7 @@ async def test_withdrawn_and_assigned_again_at_once(bench: Bench) -> None:
 
 
 async def test_openings_at_a_time_are_bounded(bench: Bench) -> None:
-    """What a dead broker leaves is opened by and by; what waits for the end of a scale does not hold up all others."""
+    """What a dead broker leaves is opened by and by."""
     bench.gate = asyncio.Event()
     for number in range(hosts.OPENINGS_MAX * 2):
         bench.host.assigned((3, number))

@@ -102,6 +102,24 @@ async def test_a_deleted_topics_shards_are_closed(cluster: OwnerCluster) -> None
     await broker.end()
 
 
+async def test_a_shard_that_waits_for_the_end_of_a_scale_holds_up_no_other(
+    cluster: OwnerCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no part of the openings meanwhile, and is opened as soon as the scale is over."""
+    monkeypatch.setattr(hosts, "OPENINGS_MAX", 1)
+    broker = await MemoryBroker(cluster, "a").start()
+    topic_id = await cluster.create_topic(shards=2)
+    owners = [await broker.opened(topic_id, shard_id) for shard_id in (0, 1)]
+    scale = broker.owned.scaling._ending[(topic_id, 0)] = asyncio.get_running_loop().create_future()
+    for owner in owners:
+        await owner.close()
+    await until(lambda: broker.owned.open_shard((topic_id, 1)) not in (None, owners[1]), "the other is open again")
+    assert broker.owned.open_shard((topic_id, 0)) is None
+    scale.set_result(None)
+    await until(lambda: broker.owned.open_shard((topic_id, 0)) is not None)
+    await broker.end()
+
+
 async def test_journals_are_open_at_one_broker(cluster: OwnerCluster) -> None:
     """All coordinator journals are open, each with all machines; the next owner has them after a death."""
     first = await MemoryBroker(cluster, "a").start()

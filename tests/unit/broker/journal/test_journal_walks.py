@@ -201,7 +201,7 @@ class Walk:
 
 def state_of(fold: Fold) -> tuple[object, ...]:
     assert isinstance(fold.machine, Chain)
-    assert fold.level == fold.machine.level
+    assert fold.level == fold.machine.level == fold.sessions.level
     return (
         fold.applied_offset,
         fold.now_ms,

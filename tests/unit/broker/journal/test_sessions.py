@@ -8,6 +8,7 @@ from rangelog_broker.journal import sessions as module
 from rangelog_broker.journal.entry import PIECE_BYTES_MAX, Command
 from rangelog_broker.journal.sessions import RESULT_BYTES_MAX, SESSION_MS, UNSETTLED_MAX, Result, Sessions, refused
 from rangelog_core.errors import Overloaded, PreconditionFailed, SessionExpired
+from rangelog_core.versions import LEVEL_BROKERS
 
 
 def applied(sessions: Sessions, sequence: int, *, session: int = 7, settled: int = 0, now_ms: int = 0) -> Result:
@@ -86,6 +87,38 @@ def test_results_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SESSIONS_MAX", 2)
     with pytest.raises(Overloaded):
         sessions.open(9, 0).unwrap()
+
+
+def _filled(sessions: Sessions) -> int:
+    """How many results of the largest size session 7 may keep before it is refused."""
+    for sequence in range(UNSETTLED_MAX):
+        command = Command(0, 7, sequence, 0, b"")
+        if sessions.begin(command, 0) is not None:
+            return sequence
+        sessions.keep(command, refused(PreconditionFailed("x" * (RESULT_BYTES_MAX - 32))))
+    return UNSETTLED_MAX
+
+
+def test_who_settles_nothing_fills_his_own_share_only() -> None:
+    """Of what is kept for all sessions: others go on, and he too as soon as he settles; so after a snapshot."""
+    sessions = opened()
+    sessions.level = LEVEL_BROKERS
+    assert _filled(sessions) < 20
+    sessions.open(8, 0)
+    copy = copied(sessions)
+    copy.level = LEVEL_BROKERS
+    for each in (sessions, copy):
+        with pytest.raises(Overloaded):
+            applied(each, 500).unwrap()
+        assert applied(each, 0, session=8).unwrap() == b"0"
+        assert applied(each, 500, settled=500).unwrap() == b"500"
+        each.expire(SESSION_MS)
+        assert (len(each), each.size_bytes) == (0, 0)
+
+
+def test_before_all_brokers_know_of_it_a_session_has_no_share() -> None:
+    """An owner of before would apply what a later one refuses."""
+    assert _filled(opened()) == UNSETTLED_MAX
 
 
 def test_a_snapshot_holds_all_of_it() -> None:

@@ -106,6 +106,36 @@ async def test_a_body_that_does_not_arrive() -> None:
     assert came[0]["status"] == 408
 
 
+def _held_back(call: RestCaller) -> tuple[asyncio.Task[None], list[Any]]:
+    """A request whose body does not come, and what it is answered."""
+    came: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        came.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/streams", "headers": [(b"content-length", b"5")]}
+    return asyncio.create_task(call.app(scope, receive, send)), came
+
+
+async def test_bodies_that_are_held_back_close_nothing_to_others() -> None:
+    """They are no requests that run; where there are too many, the one that has waited longest goes."""
+    call = caller(requests_max=2, bodies_max=2, body_timeout_s=10.0)
+    held = [_held_back(call) for _ in range(2)]
+    await asyncio.sleep(0)
+    began_s = asyncio.get_running_loop().time()
+    assert (await call("GET", "/v1/streams/s")).body["code"] == "UNAVAILABLE", "it was let in"
+    assert (await call("POST", "/v1/streams", raw=[b"{", b"}"], headers=JSON)).status == 400, "its body was read"
+    await held[0][0]
+    assert (held[0][1][0]["status"], asyncio.get_running_loop().time()) == (408, began_s)
+    assert not held[1][0].done()
+    await held[1][0]
+    assert (held[1][1][0]["status"], asyncio.get_running_loop().time()) == (408, began_s + 10.0)
+    assert not call.app._bodies
+
+
 @pytest.mark.parametrize("name", ["_topic-1-shard-0", "a%20b", "a%00b", "n" * 300, "%C3%A9"])
 async def test_names_against_the_rules(name: str) -> None:
     """The client's own check, for every kind of name."""

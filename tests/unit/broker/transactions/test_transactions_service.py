@@ -54,8 +54,8 @@ class Caller:
 
     async def init(self, *, name: str = "job", timeout_ms: int = 60_000) -> None:
         """Begin a new epoch, in a session of its own."""
-        journal = journal_of(name)[1]
-        opened = await self.service.OpenTransactionSession(pb.OpenTransactionSessionRequest(journal=journal), None)
+        opening = pb.OpenTransactionSessionRequest(journal=JOURNALS, transactional_id=name)  # which the name decides
+        opened = await self.service.OpenTransactionSession(opening, None)
         request = pb.InitTransactionsRequest(session=opened.session, transactional_id=name, timeout_ms=timeout_ms)
         found = await self.service.InitTransactions(request, None)
         self.name.producer_id, self.name.epoch, self.name.number = found.producer_id, found.epoch, found.number
@@ -229,6 +229,22 @@ async def test_a_name_against_the_rules(caller: Caller, name: str) -> None:
         with pytest.raises(InvalidArgument):
             await call()
     assert [each.applied_offset for each in journals] == before, "nothing was proposed"
+
+
+async def test_one_id_is_listed_without_those_of_others(caller: Caller) -> None:
+    """Whatever the rest of the request says: the right was asked for this one only."""
+    await caller.init()
+    other = next(each for each in (f"other-{number}" for number in range(999)) if journal_of(each) == journal_of("job"))
+    await caller.init(name=other)
+    for request, ids in (
+        (pb.ListTransactionsRequest(journal=JOURNAL), ["job", other]),
+        (pb.ListTransactionsRequest(journal=JOURNAL, transactional_id="job"), ["job"]),
+        (pb.ListTransactionsRequest(journal=JOURNALS, transactional_id="job", page_size=9), ["job"]),
+        (pb.ListTransactionsRequest(journal=JOURNAL, transactional_id="nobody"), []),
+    ):
+        listed = await caller.service.ListTransactions(request, None)
+        assert [each.transactional_id for each in listed.transactions] == ids
+        assert not listed.next_page_token
 
 
 async def test_journals_and_pages_out_of_range(caller: Caller) -> None:

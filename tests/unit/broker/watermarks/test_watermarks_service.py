@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from rangelog import StreamConfig, TimeWindow, Watermark
 from rangelog._produce.time_notes import TimeNotes
+from rangelog._read.proof import ProvedEnd
 from rangelog._topics.messages import shard_info
 from rangelog._topics.time_windows import TimeWindows
 from rangelog._topics.watches import TopicShards
@@ -18,10 +20,20 @@ from rangelog._topics.watermark_calls import WatermarkCalls
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_broker.watermarks.service import WatermarksService
-from rangelog_core.errors import InvalidArgument, NotOwner, TopicNotFound
+from rangelog_core.errors import (
+    InvalidArgument,
+    NotOwner,
+    OffsetOutOfRange,
+    RangelogError,
+    StreamNotFound,
+    TopicNotFound,
+    Unavailable,
+)
+from rangelog_core.limits import OFFSET_MAX
 from rangelog_core.net.owner_calls import OwnedKey, journal_of_topic
 from rangelog_proto.v1 import watermark_service_pb2 as pb
 from tests.support.group_cluster import GroupCluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.virtual
 
@@ -35,7 +47,10 @@ class Host:
         self.cluster = cluster
         self.topic = cluster.topics.create("default/flights")
         self.journals: list[Journal[WatermarkCoordinator]] = []
-        self.service = WatermarksService(self, cluster.topics, interval_s=HOUR_S, expiry_s=HOUR_S)
+        self.end: ProvedEnd | RangelogError = ProvedEnd(1 << 20, exact=True)
+        """Of every current shard."""
+        self.looks = 0
+        self.service = WatermarksService(self, cluster.topics, self._find_end, interval_s=HOUR_S, expiry_s=HOUR_S)
         self.calls = WatermarkCalls(self)
 
     def find(self, number: int) -> Journal[WatermarkCoordinator]:
@@ -43,6 +58,15 @@ class Host:
         if number != journal_of_topic(self.topic.topic_id)[1]:
             raise NotOwner("another broker's")
         return self.journals[-1]
+
+    async def _find_end(self, name: str) -> ProvedEnd:
+        """In place of the replicas, which take a while to say what was so at first."""
+        self.looks += 1
+        end = self.end
+        await asyncio.sleep(0.01)
+        if isinstance(end, RangelogError):
+            raise end
+        return end
 
     async def take(self) -> None:
         """Become the owner anew."""
@@ -106,8 +130,7 @@ class Sender:
 
     async def delivered(self) -> None:
         """Wait until nothing is left to deliver."""
-        while self.notes._work is not None:
-            await asyncio.sleep(0)
+        await until(lambda: self.notes._work is None, "the note is delivered")
 
 
 @pytest.fixture
@@ -157,6 +180,22 @@ async def test_readers_get_the_window_of_notes_over_a_split_and_a_takeover(host:
     assert await windows.at({}, is_cut=False) == TimeWindow(None, None)
 
 
+async def test_a_step_of_the_owners_wall_clock_silences_nobody(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that notes seldom holds the lower time for its whole expiry time; that passes as it always does."""
+    slow, fast = Sender(host, 1), Sender(host, 2)
+    await slow.note(100)
+    await fast.note(300)
+    assert [each.lower_ms for each in await host.compute()] == [100]
+    wall_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + int(2 * HOUR_S * 1e9))
+    await fast.note(900)
+    assert [each.lower_ms for each in await host.compute()] == [100, 100]
+    await asyncio.sleep(HOUR_S - 60)
+    await fast.note(1_000)
+    await asyncio.sleep(61)
+    assert (await host.compute())[-1].lower_ms == 1_000
+
+
 async def test_a_note_waits_until_earlier_records_have_an_outcome(host: Host) -> None:
     """A record that was sent before the note and is acked later lies before the position of the note."""
     sender = Sender(host, 1)
@@ -195,3 +234,70 @@ async def test_bad_calls_are_refused(host: Host) -> None:
         await host.service.EndTimeNotes(pb.EndTimeNotesRequest(topic_id=1), None)
     with pytest.raises(InvalidArgument):
         await host.service.ListWatermarks(pb.ListWatermarksRequest(topic_id=1, page_size=1_001), None)
+
+
+# ---- positions that no record has reached
+
+
+def _noted(host: Host, offset: int, shard_id: int = 0, number: int = 1) -> Awaitable[Any]:
+    request = pb.NoteTimeRequest(topic_id=host.topic.topic_id)
+    request.note.producer_id, request.note.number, request.note.time_ms = 7, number, 100
+    request.note.positions.add(shard_id=shard_id, offset=offset)
+    return host.service.NoteTime(request, None)
+
+
+async def test_a_note_beyond_the_end_of_a_current_shard_is_refused(host: Host) -> None:
+    """It would put the topic's cut behind all records, for good: no reader would have a later time again."""
+    host.end = ProvedEnd(9, exact=True)
+    for offset in (OFFSET_MAX, 10):
+        with pytest.raises(OffsetOutOfRange) as caught:
+            await _noted(host, offset)
+        assert caught.value.offset == 9
+    assert await host.compute() == []
+    honest = Sender(host, 1)
+    honest.notes.acked(0, 9)
+    await honest.note(300)
+    marks = await host.compute()
+    assert [(each.lower_ms, dict(each.cut.offsets)) for each in marks] == [(300, {0: 9})]
+    assert await host.windows().at({0: 9}, is_cut=True) == TimeWindow(300, 300)
+
+
+async def test_a_note_waits_where_nobody_can_say_how_far_its_shard_reaches(host: Host) -> None:
+    """An end that is not exact may lie below what was acked: it refuses nothing for good."""
+    for host.end in (ProvedEnd(4, exact=False), Unavailable("no replica answers")):
+        with pytest.raises(Unavailable):
+            await _noted(host, 5)
+    host.end = ProvedEnd(5, exact=False)
+    await _noted(host, 5)
+
+
+async def test_the_end_of_a_shard_is_asked_for_once_for_many_notes(host: Host) -> None:
+    """Those that wait share an answer, and what an answer has covered is asked for no more."""
+    host.end = ProvedEnd(100, exact=True)
+    await asyncio.gather(*(_noted(host, 50 + each, number=1 + each) for each in range(20)))
+    await _noted(host, 100, number=30)
+    assert host.looks <= 2
+    with pytest.raises(OffsetOutOfRange):
+        await asyncio.gather(*(_noted(host, 101 + each, number=40 + each) for each in range(20)))
+
+
+async def test_an_answer_that_was_asked_for_before_a_note_came_does_not_refuse_it(host: Host) -> None:
+    """The records may have been acked since."""
+    host.end = ProvedEnd(9, exact=True)
+    earlier = asyncio.ensure_future(_noted(host, 9))
+    await until(lambda: host.looks == 1, "the replicas are asked")
+    assert not earlier.done()
+    host.end = ProvedEnd(12, exact=True)
+    await asyncio.gather(earlier, _noted(host, 12, number=2))
+    assert host.looks == 2
+
+
+async def test_the_end_of_a_shard_that_was_trimmed_away_is_that_of_the_shard_map(host: Host) -> None:
+    """Its stream is gone; the shard has ended since the map was read."""
+    host.end = ProvedEnd(5, exact=True)
+    await _noted(host, 5)
+    host.cluster.topics.scale(host.topic, {0: 12}, 2)
+    host.end = StreamNotFound("it is trimmed")
+    await _noted(host, 12, number=2)
+    with pytest.raises(OffsetOutOfRange):
+        await _noted(host, 13, number=3)

@@ -24,6 +24,7 @@ from rangelog.errors import (
 )
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.owner_calls import journal_of
+from rangelog_core.rights import ANY, KINDS
 from tests.support.transaction_cluster import TransactionCluster
 from tests.support.waiting import until
 
@@ -476,3 +477,16 @@ async def test_a_commit_outlives_its_owner(cluster: TransactionCluster, program:
 def test_a_value_that_is_not_bytes_is_not_counted() -> None:
     """A value that is not bytes is the record's error, not an accident of the count."""
     assert module._size_bytes("text", None) == 0  # type: ignore[arg-type]
+
+
+async def test_who_has_a_right_on_an_id_may_look_at_it(cluster: TransactionCluster) -> None:
+    """And no right on those of others: the verb of the program is enough, to describe and to abort."""
+    async with cluster.program() as program, cluster.program("job2"), cluster.program("joa"):
+        await program.transaction().begin()
+        cluster.needs.clear()
+        assert (await cluster.administration.describe("job")).state == "open"
+        assert cluster.needs == [(ANY, KINDS["transaction"], "job", 0)]
+        assert (await cluster.administration.abort("job")).state == "aborted"
+        assert {name for _, _, name, _ in cluster.needs} == {"job"}
+        with pytest.raises(TransactionNotFound):
+            await cluster.administration.describe("jo")
