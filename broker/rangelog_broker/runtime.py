@@ -110,9 +110,12 @@ class Runtime:
             calls = self._calls(client)
             stack.push_async_callback(calls.close)
             inquiries = Inquiries(calls)
-            owned.on_staged, owned.verify = inquiries.note, inquiries.verify
+            owned.on_staged, owned.verify, owned.scaling.end_transaction = (
+                inquiries.note,
+                inquiries.verify,
+                inquiries.end,
+            )
             owned.broker_version = lambda: journals.broker_version
-            owned.scaling.end_transaction = inquiries.end
             add_services(stack, control, settings, client, calls, topics, journals, owned, rights)
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))

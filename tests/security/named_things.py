@@ -78,9 +78,11 @@ ROWS = (
     ),
     Row(
         "ListStreamsRequest.prefix ListTopicsRequest.prefix ListTopicsRequest.namespace ListNamespacesRequest.prefix "
-        "ListGroupsRequest.prefix ListGroupsRequest.journal ListTransactionsRequest.journal",
+        "ListGroupsRequest.prefix ListGroupsRequest.journal ListTransactionsRequest.journal "
+        "ListTransactionsRequest.transactional_id OpenGroupSessionRequest.group",
         "a list leaves out what the caller has no right on, or needs one on all that it may show",
-        (f"{_PD}/test_pd_client_rights.py::test_lists_leave_out_what_a_client_may_do_nothing_to",),
+        (f"{_PD}/test_pd_client_rights.py::test_lists_leave_out_what_a_client_may_do_nothing_to", "broker own transactions",
+         "broker group session"),
     ),
     Row(
         "ListStreamsRequest.page_token ListTopicsRequest.page_token ListNamespacesRequest.page_token "
@@ -157,12 +159,12 @@ ROWS = (
     ),
     Row(
         "GroupStage.transactional_id InitTransactionsRequest.transactional_id TransactionName.transactional_id "
-        "Stage.transactional_id",
+        "Stage.transactional_id OpenTransactionSessionRequest.transactional_id",
         "append on the transactional id",
         (
             "broker stage positions of another program", "broker init of another program", "broker transaction",
             "broker BeginTransaction", "broker PingTransaction", "broker CommitTransaction", "broker DescribeTransaction",
-            "broker stage of another program", _NEEDS,
+            "broker stage of another program", "broker transaction session", _NEEDS,
         ),
     ),
     Row(

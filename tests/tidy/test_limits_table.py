@@ -65,6 +65,13 @@ BOUNDS = (
     Bound("topics.md", "1,000 namespaces", 1_000, f"{_LIMITS}NAMESPACES_MAX", f"{_PD}test_namespaces"),
     Bound("topics.md", "50 tags", 50, f"{_LIMITS}TAGS_MAX", f"{_PD}test_tags_of_a_topic"),
     Bound("topics.md", "2 KiB together", 2 * KIB, f"{_LIMITS}TAGS_BYTES_MAX", f"{_PD}test_tags_of_a_topic"),
+    Bound(
+        "topics.md",
+        "100,000",
+        100_000,
+        "rangelog_broker.shards.producer_table:OWN_PRODUCERS_MAX",
+        "tests/unit/broker/shards/test_producer_table.py::test_programs_that_begin_and_end",
+    ),
     Bound("groups.md", "1,000 members", 1_000, f"{_GROUP}MEMBERS_MAX", _A_GROUP),
     Bound("groups.md", "1,000 topics", 1_000, f"{_GROUP}TOPICS_MAX", _A_GROUP),
     Bound("groups.md", "5,000 shards a group", 5_000, f"{_GROUP}SHARDS_MAX", _A_GROUP),

@@ -94,10 +94,9 @@ class TopicProducer:
         self._map = TopicMap(topics, topic_reference(topic))
         self._owners = owners
         self._budget = budget
-        is_own = producer_id is None
         self.producer_id = OWN_IDS | secrets.randbits(63) if producer_id is None else producer_id
         encode_producer(Producer(self.producer_id, producer_epoch, 0))
-        self.producer_epoch = date_now() if is_own else producer_epoch
+        self.producer_epoch = date_now() if producer_id is None else producer_epoch
         self._notes: TimeNotes | None = None
         if watermarks is not None:
             self._notes = TimeNotes(watermarks, self.producer_id, self.producer_epoch, self._all_settled)
@@ -107,11 +106,9 @@ class TopicProducer:
         self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
         self._pace = pace or Pace()
         self._core = ProducerCore(
-            batch_bytes_max=BATCH_BYTES_MAX,
-            batch_records_max=BATCH_RECORDS_MAX,
-            epoch=self.producer_epoch,
-            dated=is_own,
-        )
+            batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX, epoch=self.producer_epoch,
+            dated=producer_id is None,
+        )  # fmt: skip
         self._records = RecordRows()
         self._rows = self._records.rows
         self._waiters = Waiters()
