@@ -10,7 +10,7 @@ from collections.abc import Collection
 from importlib.metadata import version
 from itertools import islice
 
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, PreconditionFailed
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
 from rangelog_pd.handlers.streams import shown
@@ -45,7 +45,7 @@ async def inspect_ranges(driver: Driver, request: pb.InspectRangesRequest) -> pb
 
 
 async def locate_offset(driver: Driver, request: pb.LocateOffsetRequest) -> pb.LocateOffsetResponse:
-    """Return the range and the object of an offset. Raises StreamNotFound, OffsetOutOfRange.
+    """Return the range and the object of an offset. Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange.
 
     Whether an open range holds the offset is known to its replicas only.
     """
@@ -54,8 +54,8 @@ async def locate_offset(driver: Driver, request: pb.LocateOffsetRequest) -> pb.L
     with driver.state() as state:
         stream = state.stream(request.name)
         if offset < stream.trim_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} of {stream.name!r} was trimmed: it starts at {stream.trim_offset}",
+            raise OffsetTrimmed(
+                f"offset {offset} was trimmed; what is left of stream {stream.name!r} starts at {stream.trim_offset}",
                 offset=stream.trim_offset,
             )
         ranges = state.ranges.of(stream.stream_id)
