@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -132,7 +133,7 @@ class Metadata:
             except StreamNotFound as error:
                 raise StreamNotFound(f"stream {name!r} was deleted") if stream_id else error from error
             ranges += response.ranges
-            if not response.more or not response.ranges:
+            if not goes_on(response.more, response.ranges):
                 if not response.stream.stream_id:
                     raise StreamNotFound(f"no stream {name!r}")
                 return response.stream, ranges

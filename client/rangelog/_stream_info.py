@@ -19,7 +19,7 @@ class StreamInfo:
         epoch: The epoch of the latest writer; 0 before the first.
         trim_offset: The first offset that is not trimmed.
         next_offset: The end of the last sealed range. `Client.end_offset` includes the open range.
-        range_count: Ranges created so far.
+        range_count: Its ranges, without those that were trimmed.
         created_ms: Time of creation, milliseconds since the Unix epoch.
         replicas: Replicas of each range.
         acks: Replicas that hold a record durably before it is acked.

@@ -15,6 +15,7 @@ from pdctl.output import emit_list, emit_one, field
 from pdctl.session import EXIT_FAILED, Session, output_option, session_of
 from pdctl.units import show_bytes
 from rangelog_core.errors import StreamNotFound
+from rangelog_core.net.pages import goes_on
 
 _PAGE_SIZE = 200
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
@@ -222,7 +223,7 @@ async def _stored(pd: Any, name: str, timeout_s: float) -> AsyncIterator[Any]:
             for each in page.objects:
                 if each.size_bytes:
                     yield each
-            if not page.more or not page.objects:
+            if not goes_on(page.more, page.objects):
                 break
             request.from_offset = page.objects[-1].end_offset
 

@@ -11,6 +11,7 @@ from pdctl.output import emit_list, emit_one, field
 from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import show_bytes, show_time
 from rangelog_core.errors import ObjectNotFound
+from rangelog_core.net.pages import goes_on
 
 _PAGE_SIZE = 200
 
@@ -94,7 +95,7 @@ def _objects(session: Session, stream: str, from_offset: int, state: int) -> lis
         while True:
             page = await pd.list_objects(request, timeout_s=session.timeout_s)
             found += [object_view(each) for each in page.objects]
-            if not page.more or not page.objects:
+            if not goes_on(page.more, page.objects):
                 return found
             request.from_offset = page.objects[-1].end_offset
 

@@ -11,6 +11,7 @@ from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.session import EXIT_FAILED, INDEX, OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import show_bytes, show_count, show_time
 from rangelog_core.errors import RangeNotFound
+from rangelog_core.net.pages import goes_on
 
 _PAGE_SIZE = 500
 
@@ -181,7 +182,7 @@ def _ranges(
         while True:
             page = await pd.list_ranges(request, timeout_s=session.timeout_s)
             found += [range_view(each) for each in page.ranges]
-            if not page.more or not page.ranges or (count_max is not None and len(found) >= count_max):
+            if not goes_on(page.more, page.ranges) or (count_max is not None and len(found) >= count_max):
                 return found
             request.from_index = page.ranges[-1].index + 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,9 @@ def restore(
 ) -> None:
     """Restore streams and topics into an empty cluster from the tier of one that is gone.
 
-    The placement drivers of the new cluster have the same tier_url. What was not in the tier is lost, and listed. A restore
-    that was interrupted is run again.
+    The placement drivers of the new cluster have the same tier_url; of a tier of several stores it is enough to name the last
+    one, which has the snapshots: they name the others. What was not in the tier is lost, and listed. A restore that was
+    interrupted is run again.
 
     \b
     Examples:
@@ -61,41 +63,52 @@ def restore(
     """  # \b is click's
     from rangelog.tier.restore.plan import RestoreOptions
 
-    if not dry_run:
-        session.with_pd(lambda pd: _check_cluster(pd, url, session.timeout_s))
+    def check(tier: str) -> None:
+        if not dry_run:
+            session.with_pd(lambda pd: _check_cluster(pd, tier, session.timeout_s))
+
     options = RestoreOptions(trim_to_after_hole=trim_to_after_hole, skip_doubtful=skip_doubtful)
-    reading, plan = _plan(url, cluster_id, snapshot_id, options, verify=verify)
-    report = _report(reading, plan)
+    tier, reading, plan = _plan(url, cluster_id, snapshot_id, options, verify=verify, check=check)
+    report = {"tier_url": tier} | _report(reading, plan)
     if output == "table":
         _show(report)
     if not dry_run:
         what = f"{show_count(report['stream_count'], 'stream')} will be restored, and what is listed as lost stays lost"
         confirm(reading.cluster_id or "restore", what, yes=yes)
-        mark = session.with_pd(lambda pd: _apply(pd, reading, plan, session.timeout_s))
+        session.with_pd(lambda pd: _apply(pd, reading, plan, session.timeout_s))
         report["restored"] = True
         if output == "table":
-            click.echo(f"restored: {mark.row_count:,} rows; the cluster serves")
+            counts = (show_count(report[f"{each}_count"], each) for each in ("stream", "topic", "record"))
+            click.echo(f"restored: {', '.join(counts)}; the cluster serves")
     if output != "table":
         emit_data(report, output)
 
 
 def _plan(
-    url: str, cluster_id: str | None, snapshot_id: str | None, options: Any, *, verify: bool
-) -> tuple[BucketReading, RestorePlan]:
+    url: str,
+    cluster_id: str | None,
+    snapshot_id: str | None,
+    options: Any,
+    *,
+    verify: bool,
+    check: Callable[[str], None],
+) -> tuple[str, BucketReading, RestorePlan]:
+    """Return the tier with all its stores, what they have, and the plan. `check` refuses what the cluster cannot be given."""
     from rangelog.tier import open_object_store
     from rangelog.tier.opening import store_location
-    from rangelog.tier.restore.reading import read_bucket, read_plan
+    from rangelog.tier.restore.reading import read_bucket, read_plan, read_snapshot
+    from rangelog.tier.restore.stores import tier_to_read
 
     place = store_location(url)
-    if place.startswith("/") and not Path(place).is_dir():  # opening the store would make it
+    if place.startswith("/") and not Path(place).is_dir():
         raise ConfigInvalid(f"there is no directory {place}: give the tier URL of the cluster that is gone")
-    store = open_object_store(url)
-    try:
-        reading = read_bucket(store, cluster_id=cluster_id, snapshot_id=snapshot_id, show=_reads)
-        plan = read_plan(store, reading, options, verify=verify, show=_reads)
-        return reading, plan
-    finally:
-        store.close()
+    with closing(open_object_store(url)) as store:
+        snapshot = read_snapshot(store, cluster_id=cluster_id, snapshot_id=snapshot_id)
+    tier = tier_to_read(url, snapshot.header, snapshot.rows)
+    check(tier)
+    with closing(open_object_store(tier)) as store:
+        reading = read_bucket(store, snapshot, _reads)
+        return tier, reading, read_plan(store, reading, options, verify=verify, show=_reads)
 
 
 def _reads(what: str) -> None:
@@ -105,16 +118,15 @@ def _reads(what: str) -> None:
 
 async def _check_cluster(pd: PdClient, url: str, timeout_s: float) -> None:
     """Refuse early what the placement drivers would refuse late, or could not know."""
-    from rangelog.tier.opening import store_location
+    from rangelog.tier.restore.stores import same_tier
     from rangelog_core.net.restore_client import RestoreClient
     from rangelog_proto.v1 import pd_pb2, restore_pb2
 
     found = await RestoreClient(pd).describe_restore(restore_pb2.DescribeRestoreRequest(), timeout_s=timeout_s)
-    if not found.tier_url or store_location(found.tier_url) != store_location(url):
-        told = store_location(found.tier_url) if found.tier_url else "none"
+    if not found.tier_url or not same_tier(found.tier_url, url):
         raise PreconditionFailed(
-            f"the tier of this cluster is {told}, and objects stay where they are: start the placement drivers with the "
-            f"tier_url of {store_location(url)}"
+            f"the tier of this cluster is {found.tier_url or 'none'}, and objects stay where they are: start the placement "
+            f"drivers with the tier_url '{url}'"
         )
     if found.mark.phase == restore_pb2.RESTORE_PHASE_RUNNING:
         return
@@ -216,6 +228,7 @@ def _show(report: dict[str, Any]) -> None:
     age_ms = time.time_ns() // 1_000_000 - report["snapshot_ms"]
     of = f"{report['snapshot']}, {show_age(age_ms)} old" if report["snapshot"] is not None else "none: manifests only"
     click.echo(f"cluster   {report['cluster_id'] or '-'}")
+    click.echo(f"tier      {printable(report['tier_url'])}")
     click.echo(f"snapshot  {of}")
     counts = [show_count(report[f"{each}_count"], each) for each in ("stream", "topic", "shard", "object", "record")]
     click.echo(f"restores  {', '.join(counts)}, {show_bytes(report['size_bytes'])}")

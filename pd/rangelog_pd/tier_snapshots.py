@@ -23,6 +23,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.state.restore import was_never_used
 from rangelog_pd.state.snapshot import Frozen
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tier_stores import tier_url
 from rangelog_pd.state.versions import LEVEL_ENCRYPTION
 from rangelog_proto.v1 import restore_pb2
 from rangelog_server_common.single_thread import SingleThread
@@ -99,6 +100,7 @@ class TierSnapshots:
                 applied_index=index,
                 cluster_version=state.cluster_version,
                 restored_from=state.restore.source_cluster_id,
+                tier_url=tier_url(state, driver.settings.tier_url),
             )
             frozen = driver.machine.freeze_rows()
         failed_before = schedule.last_error

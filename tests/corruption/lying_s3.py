@@ -9,7 +9,14 @@ It honours If-None-Match, ranges and multipart uploads. A fault is asked for at 
     wrong bytes       a bit of the body flipped                   stale      the bytes of another object
     stored wrong      a bit flipped in what is stored             stored short   half of it is stored, and 200
 
-REFUSING has further faults, which are not drawn: who asks may not, or asks at the wrong place.
+REFUSING has further faults, which are not drawn: who asks may not, or asks at the wrong place. Neither are those of an answer
+that says of itself that it is incomplete:
+
+    no token, same token   half of a listing, and more to come: without a word where, or at the same place again
+    only a token           a page of a listing that has a token and does not say that there is more
+    span cut               the first half of a span, as a span of its own           other span   another one than was asked for
+    range ignored          the whole object in place of a span                      partial      half of an object, as a span
+    failed inside          200 to the last request of an upload in parts, with an error as its body
 """
 
 from __future__ import annotations
@@ -209,6 +216,8 @@ class _Handler(BaseHTTPRequestHandler):
             return _error(404, "NoSuchUpload")
         if self._refused(s3.objects.get(self._key)):
             return _error(412)
+        if fault == "failed inside":
+            return 200, _xml("Error", "<Code>InternalError</Code><Message>as asked</Message>"), {}
         parts = s3.parts.pop(query["uploadId"])
         s3.objects[self._key] = b"".join(data for _, data in sorted(parts.items()))
         return 200, _xml("CompleteMultipartUploadResult", "<ETag>e</ETag>"), {}
@@ -216,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self, fault: str) -> tuple[int, bytes, dict[str, str]]:
         s3, key = self.s3, self._key
         if not key:
-            return self._listed()
+            return self._listed(fault)
         data = s3.objects.get(key)
         if fault == "stale":
             others = [each for name, each in sorted(s3.objects.items()) if name != key]
@@ -225,28 +234,38 @@ class _Handler(BaseHTTPRequestHandler):
             return _error(404)
         headers: dict[str, str] = {"ETag": _etag(data)}
         status, body = 200, data
-        wanted = self.headers.get("Range")
-        if wanted:
-            first, _, last = wanted.removeprefix("bytes=").partition("-")
-            body = data[int(first) : int(last) + 1]
+        wanted = self.headers.get("Range") or ("bytes=0-" if fault == "partial" else "")
+        if wanted and fault != "range ignored":
+            first, last = (int(each or len(data)) for each in wanted.removeprefix("bytes=").split("-"))
+            if fault in ("span cut", "partial"):
+                last = first + (min(last, len(data)) - first) // 2
+            elif fault == "other span":
+                first, last = first + 1, last + 1
+            body = data[first : last + 1]
             if not body:
                 return _error(416)
             status = 206
-            headers["Content-Range"] = f"bytes {first}-{int(first) + len(body) - 1}/{len(data)}"
+            headers["Content-Range"] = f"bytes {first}-{first + len(body) - 1}/{len(data)}"
         if fault == "shortened":
             body = body[: len(body) // 2]
         if fault == "wrong bytes":
             body = _flipped(body, s3.chance)
         return status, body, headers
 
-    def _listed(self) -> tuple[int, bytes, dict[str, str]]:
-        prefix = self._query.get("prefix", "")
+    def _listed(self, fault: str) -> tuple[int, bytes, dict[str, str]]:
+        prefix, after = self._query.get("prefix", ""), self._query.get("continuation-token", "")
+        keys = sorted(key for key in self.s3.objects if key.startswith(prefix) and key > after)
+        told = "<IsTruncated>false</IsTruncated>"
+        if fault in ("no token", "same token", "only a token"):
+            keys = keys[: (len(keys) + 1) // 2]
+            token = {"no token": "", "same token": "t/"}.get(fault, keys[-1] if keys else "")
+            told = "" if fault == "only a token" else "<IsTruncated>true</IsTruncated>"
+            told += f"<NextContinuationToken>{escape(token)}</NextContinuationToken>" if token else ""
         found = "".join(
-            f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size><ETag>e</ETag></Contents>"
-            for key, data in sorted(self.s3.objects.items())
-            if key.startswith(prefix)
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(self.s3.objects[key])}</Size><ETag>e</ETag></Contents>"
+            for key in keys
         )
-        return 200, _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{found}"), {}
+        return 200, _xml("ListBucketResult", told + found), {}
 
     def _delete(self) -> tuple[int, bytes, dict[str, str]]:
         query = self._query

@@ -15,7 +15,7 @@ from rangelog.errors import StreamNotFound, Unavailable
 from rangelog.tier import open_object_store
 from rangelog.tier.restore import applying
 from rangelog.tier.restore.plan import RestoreOptions
-from rangelog.tier.restore.reading import BucketReading, read_bucket, read_plan
+from rangelog.tier.restore.reading import BucketReading, read_bucket, read_plan, read_snapshot
 from rangelog_cli.demo.s3_server import CREDENTIALS, S3Server
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
@@ -225,7 +225,7 @@ def test_a_cluster_comes_back_from_its_bucket(
 
 
 def test_a_tier_of_two_stores_comes_back(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
-    """With the tier URL that the cluster showed, which names both; with that of one store it is refused."""
+    """The last store's snapshot names both; the placement drivers need both, and with the first one alone it is refused."""
     first, second = tmp_path / "first", tmp_path / "second"
     second.mkdir()
     old = fresh(cluster_factory, "old", f"file://{first}", {})
@@ -251,7 +251,8 @@ def test_a_tier_of_two_stores_comes_back(cluster_factory: ClusterFactory, tmp_pa
     new = fresh(cluster_factory, "new", both, {})
     pdctl = Pdctl(new)
     assert "the tier of this cluster is" in pdctl.fails(5, "restore", "--from", f"file://{first}", "--yes")
-    report = pdctl.json("restore", "--from", both, "--yes", "--verify")
+    report = pdctl.json("restore", "--from", f"file://{second}", "--yes", "--verify")
+    assert report["tier_url"] == both
     assert report["restored"]
     assert not [each for each in report["lost"] if each["records"]]
     assert report["missing"] == report["holes"] == report["problems"] == []
@@ -268,7 +269,7 @@ def test_a_tier_of_two_stores_comes_back(cluster_factory: ClusterFactory, tmp_pa
 def check_half(new: Cluster, pdctl: Pdctl, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore that is interrupted: clients get a retriable error, it is shown, and survives a restart."""
     store = open_object_store(url)
-    reading = read_bucket(store, cluster_id=None, snapshot_id=None)
+    reading = read_bucket(store, read_snapshot(store, cluster_id=None, snapshot_id=None))
     store.close()
     monkeypatch.setattr(applying, "ROWS_PER_CALL", 3)
     attempt(new, reading, url)

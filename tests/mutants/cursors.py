@@ -44,7 +44,7 @@ CURSORS: tuple[Mutant, ...] = (
          "            check_expected_end(self.stream, expected_end, self._next_offset)\n",
          "            check_expected_end(self.stream, expected_end, self.confirm_offset)\n", _END_TEST),
     rare("expected-end-before-the-wait", "an append that waited for room comes behind what others appended", _WRITER,
-         "        self._home.check()\n        if not self.has_room:\n            await self.ready(timeout_s=timeout_s)\n"
+         "        self.check_room()\n        if not self.has_room:\n            await self.ready(timeout_s=timeout_s)\n"
          "        return",
          "        if expected_end is not None:\n            check_expected_end(self.stream, expected_end, self._next_offset)\n"
          "            expected_end = None\n"

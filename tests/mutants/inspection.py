@@ -9,9 +9,25 @@ _HEALTH_TEST = "pd/reconcile/test_pd_health.py"
 _SUMS = "pdctl.inspection.compare_sums"
 _SUMS_TEST = "pdctl/test_pdctl_compare_sums.py"
 _OBJECTS = "pdctl.inspection.object_checks"
+_SIBLINGS_TEST = "client/consume/test_siblings.py"
 _LOCATE_TEST = "pdctl/test_pdctl_locate.py"
 
 INSPECTION: tuple[Mutant, ...] = (
+    # ---- one event, two paths
+    rare("lost-in-no-shard", "who reads a topic is not told in which shard records are lost", "rangelog._topics.shard_errors",
+         "    if isinstance(error, OffsetOutOfRange):\n", "    if error.code == \"OFFSET_TRIMMED\":\n", _SIBLINGS_TEST),
+    rare("member-names-no-shard", "a member of a group is told of an offset, and not of which shard",
+         "rangelog._consume.shard_feed", "            self.failed = of_shard(error, *self._named(begin.shard))\n",
+         "            self.failed = error\n", _SIBLINGS_TEST),
+    rare("topic-names-no-shard", "a reader of a topic is told of an offset, and not of which shard",
+         "rangelog._consume.reader",
+         "            except RangelogError as error:\n                raise of_shard(error, self.topic, shard_id) from error\n",
+         "            except RangelogError as error:\n                raise\n", _SIBLINGS_TEST),
+    rare("lost-is-waited-for", "a reader waits its whole time for records that are lost for good", "rangelog._read.reader",
+         "        if not may_change or isinstance(error, RecordsLost):\n", "        if not may_change:\n", _SIBLINGS_TEST),
+    rare("located-below-the-trim", "what was trimmed is told as not there by one verb and as trimmed by the other",
+         "rangelog_pd.handlers.inspection", "            raise OffsetTrimmed(\n", "            raise OffsetOutOfRange(\n",
+         "pd/handlers/test_pd_inspection.py"),
     rare("health-ignores-short-ranges", "a cluster with too few copies is called healthy", _HEALTH,
          "    if count:\n", "    if False:\n", _HEALTH_TEST),
     rare("health-ignores-open-ranges", "an open range on too few servers counts as whole", "rangelog_pd.state.store",

@@ -15,9 +15,23 @@ _DRAIN_TEST = "pd/reconcile/test_pd_draining.py"
 _CALLS_TEST = "pd/handlers/test_pd_operations.py"
 _MODES_TEST = "pd/state/test_pd_server_modes.py"
 _IMPACT_TEST = "pd/reconcile/test_pd_impact.py"
+_ROOM_TEST = "client/protocol/test_appender_room.py"
 _COMPLAINTS_TEST = "pd/reconcile/test_pd_complaints.py"
 
 OPERATIONS: tuple[Mutant, ...] = (
+    rare("no-room-before-others-are-asked", "appends fail while other servers have room", "rangelog.protocol.room",
+         "        if self.without or len(self._here) <= spare or not (refused or self._here <= self._before):\n",
+         "        if self.without or len(self._here) <= spare:\n", _ROOM_TEST),
+    rare("no-room-at-one-server", "appends fail since one server of three is full", "rangelog.protocol.room",
+         "        if self.without or len(self._here) <= spare or not (refused or self._here <= self._before):\n",
+         "        if self.without or not self._here or not (refused or self._here <= self._before):\n", _ROOM_TEST),
+    rare("no-room-for-ever", "a writer refuses appends although there is room again", "rangelog.protocol.room",
+         "            self.without = ()\n", "", _ROOM_TEST),
+    rare("full-disks-are-waited-for", "an append waits its whole time, and its error guesses", "rangelog._append.runner",
+         "            end_waits(self.waits)\n", "", "client/append/test_append_outcomes.py"),
+    rare("full-disks-get-more", "each refused append is taken all the same, and appended later", "rangelog._append.runner",
+         "            raise self.not_acked(0.0, outcome_unknown=False)\n", "            pass\n",
+         "client/append/test_append_outcomes.py"),
     rare("import-drops-a-byte", "an import takes a byte off each value that ends with a carriage return",
          "pdctl.lines", "        self._before_end = b\"\\r\" if crlf else b\"\"\n", "        self._before_end = b\"\\r\"\n",
          "pdctl/test_pdctl_reading.py"),

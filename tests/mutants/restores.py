@@ -8,6 +8,7 @@ _STATE = "rangelog_pd.state.restore"
 _ROWS = "rangelog.tier.restore.rows"
 _PLANNING = "rangelog.tier.restore.planning"
 _PD_TEST = "pd/state/test_pd_restore.py"
+_PDCTL_TEST = "pdctl/test_pdctl_restore.py"
 _MODEL = "client/tier/restore/test_restore_model.py"
 
 RESTORES: tuple[Mutant, ...] = (
@@ -32,4 +33,16 @@ RESTORES: tuple[Mutant, ...] = (
          "pd/reconcile/test_restored_strays.py"),
     rare("restore-remembers-transactions", "transactions of a restored cluster are taken for merged ones of the former",
          "rangelog_broker.shards.state", "        self.merges = Merges()\n", "", "broker/shards/test_restored_shard.py"),
+    rare("restore-of-the-last-store", "objects of a former store are taken for missing ones, and streams are cut",
+         "rangelog.tier.restore.stores", "    if len(saved) <= 1:\n", "    if True:\n", _PDCTL_TEST),
+    rare("restore-from-any-copy", "a copy of the last store is read as if it were all of them",
+         "rangelog.tier.restore.stores", "    if store_location(last.url) != store_location(url):\n", "    if False:\n",
+         _PDCTL_TEST),
+    rare("restore-into-the-last-store", "a restored cluster does not know where its older objects are",
+         "rangelog.tier.restore.stores", "    return _places(one) == _places(other)\n",
+         "    return _places(one)[-1][1] == _places(other)[-1][1]\n", _PDCTL_TEST),
+    rare("restore-stores-unsaved", "a snapshot does not say where the first store is", "rangelog_pd.tier_snapshots",
+         "                tier_url=tier_url(state, driver.settings.tier_url),\n", "", "pd/test_tier_snapshots.py"),
+    rare("restore-counts-the-gap", "a restored stream has a million ranges", "rangelog_pd.handlers.streams",
+         "    found.range_count = len(state.ranges_of(stream.stream_id))\n", "", _PDCTL_TEST),
 )  # fmt: skip

@@ -9,6 +9,7 @@ _SCRUB = "rangelog.tier.scrubbing"
 _STATE = "rangelog_pd.state.reuploads"
 _SCRUB_TEST = "pdctl/test_pdctl_scrub.py"
 _ERRORS_TEST = "client/tier/test_s3_errors.py"
+_INCOMPLETE_TEST = "client/tier/test_incomplete_answers.py"
 
 
 def _tier(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
@@ -22,6 +23,23 @@ def _scrubbed(name: str, harm: str, old: str, new: str, *more: Edit) -> Mutant:
 
 
 TIER: tuple[Mutant, ...] = (
+    rare("listing-ends-without-a-token", "half of a listing is taken for all of it: a scrub uploads again, a restore cuts",
+         "rangelog.tier.s3_store", "                if not page.get(\"IsTruncated\", bool(token)):\n",
+         "                if not token:\n", _INCOMPLETE_TEST),
+    rare("short-answer-is-damage", "an object is given up because a proxy cut an answer short",
+         "rangelog.tier.s3_spans", "    if size < start + length:\n", "    if count < length:\n", _INCOMPLETE_TEST),
+    rare("any-span-will-do", "other bytes of an object than were asked for are taken for damage",
+         "rangelog.tier.s3_spans", "    if (first, count) != (start, length):\n", "    if count != length:\n",
+         _INCOMPLETE_TEST),
+    rare("part-is-whole", "a part of a snapshot is taken for a damaged one, and an earlier one is restored",
+         "rangelog.tier.s3_store", "                if is_partial(answer):\n", "                if False:\n",
+         _INCOMPLETE_TEST),
+    rare("unreadable-folder-is-empty", "objects in a folder that may not be read are missing", "rangelog.tier.file_store",
+         "        if not isinstance(error, FileNotFoundError):  # removed meanwhile\n", "        if False:\n",
+         _INCOMPLETE_TEST),
+    rare("list-breaks-off", "a list that breaks off is taken for all of it", "rangelog_core.net.pages",
+         "    if more and not len(rows):\n", "    if more and not len(rows):\n        return False\n    if False:\n",
+         "core/net/test_pages.py"),
     rare("tier-path-unquoted", "a cluster in a directory with a % or a blank in its name has its objects elsewhere, or nowhere",
          "rangelog_cli.local.processes", "(directory / \"tier\").as_uri() if", "f\"file://{directory / 'tier'}\" if",
          "cli/local/test_cli_processes.py"),

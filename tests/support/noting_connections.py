@@ -40,6 +40,9 @@ class NotingConnection:
         (frame,) = FrameDecoder(message_bytes_max=1 << 16, payload_bytes_max=1 << 26).feed(b"".join(buffers))
         self.appended.append(data_pb2.Append.FromString(frame.message).confirm_offset)
 
+    def send(self, *_: Any, **__: Any) -> None:
+        """The end of a range that was left."""
+
     def confirm(
         self, stream_id: int, range_index: int, epoch: int, confirm_offset: int, start_offset: int | None = None
     ) -> None:

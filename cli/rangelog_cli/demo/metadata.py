@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from rangelog_core.errors import RequestTimeout, Unavailable
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -33,7 +34,7 @@ class StreamMetadata:
             request = pd_pb2.ListRangesRequest(name=self._stream, from_index=len(found), page_size=_PAGE_SIZE)
             page = await self._pd.list_ranges(request, timeout_s=_CALL_TIMEOUT_S)
             found.extend(page.ranges)
-            if not page.more or not page.ranges:
+            if not goes_on(page.more, page.ranges):
                 return found
 
     async def objects(self) -> list[common_pb2.Object]:
@@ -44,7 +45,7 @@ class StreamMetadata:
             request = pd_pb2.ListObjectsRequest(name=self._stream, from_offset=start, page_size=_PAGE_SIZE)
             page = await self._pd.list_objects(request, timeout_s=_CALL_TIMEOUT_S)
             found.extend(page.objects)
-            if not page.more or not page.objects:
+            if not goes_on(page.more, page.objects):
                 return found
 
     async def open_range(self) -> common_pb2.Range:

@@ -37,6 +37,7 @@ async def append_batch(
         )
     offsets: list[int] = []
     try:
+        writer.check_room()
         if expected_end is not None:
             await writer.ready(timeout_s=timeout_s)  # there is room for all of them now
         for record in records:
@@ -74,6 +75,7 @@ async def append_all(writer: Writer, records: Records, *, timeout_s: float | Non
     """See Writer.append_all."""
     count = 0
     try:
+        writer.check_room()
         async for record in _each(records):
             if not writer.has_room:
                 await writer.ready(timeout_s=timeout_s)

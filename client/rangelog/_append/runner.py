@@ -11,13 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from rangelog._append.batch_spans import BatchSpans
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.replica_links import ReplicaLinks
 from rangelog._append.roll import send_end
 from rangelog._append.shared_dials import SharedDials
+from rangelog._append.within import Waits, end_waits, within
 from rangelog._metadata import Metadata
 from rangelog.protocol.appender import (
     TICK_CALM_MS,
@@ -26,6 +27,7 @@ from rangelog.protocol.appender import (
     Connect,
     Effect,
     Leave,
+    NoRoom,
     OpenRange,
     Probe,
     SealRange,
@@ -36,9 +38,11 @@ from rangelog.protocol.appender import (
 from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core import tracing
 from rangelog_core.errors import (
+    AppendTimeout,
     InternalError,
     RangelogError,
     SealBelowFloor,
+    StorageFull,
     StreamNotFound,
     WriterClosed,
     WriterFenced,
@@ -48,6 +52,7 @@ from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2
 
 _log = logging.getLogger("rangelog.writer")
+_T = TypeVar("_T")
 
 _CONFIRM_DELAY_S = 0.005
 """The delay for replicas where no reader waits: usually an append carries the confirm offset before it is over."""
@@ -101,6 +106,7 @@ class AppenderRunner:
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due_s = self._tick_delay_ms = 0.0
         self._closed = False
+        self.waits: Waits = {}
         self._spans = BatchSpans(stream.name) if tracing.is_active() else None
         self.core = Appender(stream.epoch, self._enter(created), _now_ms(), lag_limits=lag_limits)
 
@@ -128,6 +134,31 @@ class AppenderRunner:
         links = self._links.get(self.core.range_index)
         found = {replica.server: message for replica, message in links.problems.items()} if links is not None else {}
         return "; ".join(f"{server}: {message}" for server, message in sorted({**self._refusals, **found}.items()))
+
+    async def wait(self, future: asyncio.Future[_T], limit_s: float, *, outcome_unknown: bool, paced: bool) -> _T:
+        """Wait for a future that has no other waiter. `paced`: for the time longer for which quotas hold this writer off."""
+
+        def error() -> RangelogError:
+            return self.not_acked(limit_s, outcome_unknown=outcome_unknown)
+
+        if self.core.room.without and not future.done():
+            raise error()
+        return await within(future, limit_s, error, self.held_s if paced else None, self.waits)
+
+    def not_acked(self, limit_s: float, *, outcome_unknown: bool) -> RangelogError:
+        """Return the error of a wait that is over: in time, or since there is no room."""
+        so_far = f"(confirmed up to {self.core.confirm_offset}): {self.problem or 'too few range servers answer?'}"
+        if without := self.core.room.without:
+            none = f"stream {self._stream.name!r}: no room at {', '.join(without)}, and too few other range servers"
+            goes_on = "the writer tries what it has taken again until there is room: free space, or add servers"
+            return StorageFull(f"{none} {so_far}; {goes_on}", outcome_unknown=outcome_unknown)
+        late = f"not acked within {limit_s:g} s {so_far}; the writer retries; see `pdctl server list`"
+        return AppendTimeout(late, outcome_unknown=outcome_unknown)
+
+    def check_room(self) -> None:
+        """Raise StorageFull while no range server that could take appends has room."""
+        if self.core.room.without:
+            raise self.not_acked(0.0, outcome_unknown=False)
 
     def close(self) -> None:
         """Stop; connections stay open for other writers. The last confirm offset is sent, since no other program sends it."""
@@ -288,7 +319,7 @@ class AppenderRunner:
             if links is not None:
                 links.send_confirm(replica, confirm_offset)
 
-    def _perform_rare(self, core: Appender, effect: Connect | Probe | SealRange | Leave) -> None:
+    def _perform_rare(self, core: Appender, effect: Connect | Probe | SealRange | Leave | NoRoom) -> None:
         if isinstance(effect, Connect):
             links = self._links.get(effect.range_index)
             if links is not None:
@@ -297,6 +328,9 @@ class AppenderRunner:
             self.spawn(self._probe(effect))
         elif isinstance(effect, SealRange):
             self._sealing = self.spawn(self._seal(core, effect))
+        elif isinstance(effect, NoRoom):
+            _log.warning("the writer of %s finds no room at %s", self._stream.name, ", ".join(effect.servers))
+            end_waits(self.waits)
         else:
             self._asked.clear()  # readers of the old range get its end instead
             links = self._links.pop(effect.range_index, None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rangelog_core.errors import RangelogError
 
 _T = TypeVar("_T")
+Waits = dict[asyncio.Future[Any], Callable[[], RangelogError]]
+"""Waits in progress, each with the error with which it fails before its time."""
 
 
 async def within(
@@ -16,10 +18,11 @@ async def within(
     limit_s: float,
     error: Callable[[], RangelogError],
     held_s: Callable[[], float] | None = None,
+    waits: Waits | None = None,
 ) -> _T:
     """Wait for a future that has no other waiter; after `limit_s` seconds it fails with `error()`.
 
-    `held_s`: returns a time so far that does not count, if there is such a time.
+    `held_s`: returns a time so far that does not count, if there is such a time. `waits`: has this wait while it lasts.
     """
     loop = future.get_loop()
     timer: asyncio.TimerHandle
@@ -34,7 +37,18 @@ async def within(
             future.set_exception(error())
 
     timer = loop.call_later(limit_s, expire)
+    if waits is not None:
+        waits[future] = error
     try:
         return await future
     finally:
         timer.cancel()
+        if waits is not None:
+            del waits[future]
+
+
+def end_waits(waits: Waits) -> None:
+    """Fail all waits in progress."""
+    for future, error in waits.items():
+        if not future.done():
+            future.set_exception(error())

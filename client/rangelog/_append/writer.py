@@ -26,11 +26,10 @@ from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import claim, settle_and_create
-from rangelog._append.within import within
 from rangelog._metadata import Metadata
 from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
-from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
+from rangelog_core.errors import Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.home_loop import HomeLoop
@@ -229,6 +228,7 @@ class Writer:
 
         Raises:
             AppendTimeout: No ack in time. If `outcome_unknown` is set, the writer still retries the append.
+            StorageFull: The range servers have no room. If `outcome_unknown` is set, the writer still retries the append.
             WriterFenced: A later writer owns the stream.
             RecordTooLarge: The record exceeds 1 MiB.
             InvalidArgument: The value, key, headers or timestamp are not valid.
@@ -236,7 +236,7 @@ class Writer:
             WriterClosed: The writer is not open.
             StreamNotFound: The stream was deleted.
         """
-        self._home.check()
+        self.check_room()
         if not self.has_room:
             await self.ready(timeout_s=timeout_s)
         return await self._wait(
@@ -453,6 +453,12 @@ class Writer:
         if untold and not self._told:
             self._untold = error.with_outcome(unknown=self._left_unknown)
 
+    def check_room(self) -> None:
+        """Raise StorageFull where no range server has room for a further record. For the package's own use."""
+        self._home.check()
+        if self._runner is not None:
+            self._runner.check_room()
+
     def note_told(self) -> None:
         """Somebody hears of a failed append: `close` need not tell again what ended the writer. For the package's own use."""
         if self._runner is not None and self._runner.core.error is not None:
@@ -476,14 +482,8 @@ class Writer:
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
         """Wait for a future that has no other waiter."""
         limit_s = self._append_timeout_s if timeout_s is None else timeout_s
-        held_s = self._runner.held_s if self._runner and timeout_s is None else None
-        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown), held_s)
-
-    def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
-        confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
-        why = (self._runner.problem if self._runner else "") or "too few range servers answer?"
-        why = f"not acked within {limit_s:g} s{confirmed}: {why}; the writer retries; see `pdctl server list`"
-        return AppendTimeout(why, outcome_unknown=outcome_unknown)
+        assert self._runner is not None  # nothing waits before `open`
+        return await self._runner.wait(future, limit_s, outcome_unknown=outcome_unknown, paced=timeout_s is None)
 
     def _running(self) -> AppenderRunner:
         if self._closed:

@@ -91,7 +91,7 @@ class GroupMember:
         self._woken = asyncio.Event()
         self._feeds = ShardFeeds(
             shards.reader, woken=self._woken, found_end=self._found_end, skipped=self._skipped,
-            skips_trimmed=skip_trimmed,
+            skips_trimmed=skip_trimmed, named=lambda shard: self._membership.of_topic(shard),
         )  # fmt: skip
         self._membership = Membership(
             calls,

@@ -17,12 +17,13 @@ from rangelog._consume.core import CloseShard, OpenShard, TopicReading
 from rangelog._consume.records import TopicChunk, TopicRecord
 from rangelog._topics.cut import Cut
 from rangelog._topics.cuts import AT_ONCE, ShardReaders
+from rangelog._topics.shard_errors import errors_of_shard, of_shard
 from rangelog._topics.shard_graph import ShardGraph
 from rangelog._topics.time_windows import TimeWindow, TimeWindows
 from rangelog._topics.topics import CutPlace, Topics, check_topic_of
 from rangelog._topics.watches import ShardMapWatch, TopicShards, TopicWatches
 from rangelog.protocol.reading import ReadPreference
-from rangelog_core.errors import InvalidArgument, OffsetTrimmed, StreamNotFound, TopicNotFound
+from rangelog_core.errors import InvalidArgument, OffsetTrimmed, RangelogError, StreamNotFound, TopicNotFound
 from rangelog_core.topic_names import parse_topic_name
 
 TopicStart = str | Cut | datetime
@@ -202,9 +203,10 @@ class TopicReader:
         """Raise OffsetOutOfRange where the caller's start lies beyond the end of a current shard."""
         for shard_id in self._unchecked:
             if start[shard_id] > tail[shard_id]:  # or too few replicas have answered: then the reader finds out
-                await self._shard_readers(
-                    self._topic_id, shard_id, start=start[shard_id], timeout_s=self._timeout_s
-                ).find_start()
+                with errors_of_shard(self.topic, shard_id):
+                    await self._shard_readers(
+                        self._topic_id, shard_id, start=start[shard_id], timeout_s=self._timeout_s
+                    ).find_start()
 
     async def _parts(self, core: TopicReading, known: TopicShards) -> AsyncGenerator[TopicChunk, None]:
         watch = self._watches.join(known) if self._follow else None
@@ -273,14 +275,14 @@ class TopicReader:
                 return
             except OffsetTrimmed as error:
                 if shard_id not in self._movable or error.offset is None or error.offset <= offset:
-                    raise OffsetTrimmed(
-                        f"shard {shard_id} of topic {self.topic!r}: {error.message}", offset=error.offset
-                    ) from error
+                    raise of_shard(error, self.topic, shard_id) from error
                 _log.info("shard %d of topic %s starts at %d now", shard_id, self.topic, error.offset)
                 # trimmed since the start was looked up, and nothing of the shard was yielded
                 offset = await self._later_start(shard_id, error.offset)
                 core.read(shard_id, offset)
                 self._woken.set()
+            except RangelogError as error:
+                raise of_shard(error, self.topic, shard_id) from error
 
     async def _later_start(self, shard_id: int, trim_offset: int) -> int:
         """Return where a shard begins that was trimmed up to an offset since its start was looked up."""

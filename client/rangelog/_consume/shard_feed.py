@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from rangelog._consume.group_core import Begin, GroupShard, Stop
 from rangelog._read.reader import Reader
+from rangelog._topics.shard_errors import of_shard
 from rangelog_core.errors import OffsetTrimmed, RangelogError, StreamNotFound
 from rangelog_core.record import Record
 
@@ -54,13 +55,18 @@ class ShardFeeds:
         found_end: Callable[[GroupShard, int], None],
         skipped: Callable[[GroupShard, int, int], None],
         skips_trimmed: bool,
+        named: Callable[[GroupShard], tuple[str, int]],
     ) -> None:
-        """`make_reader`: returns a ShardReader; `woken`: set when a chunk waits, or a reader has failed."""
+        """`make_reader`: returns a ShardReader; `named`: a shard's topic and number, for messages.
+
+        `woken`: set when a chunk waits, or a reader has failed.
+        """
         self._make_reader = make_reader
         self._woken = woken
         self._found_end = found_end
         self._skipped = skipped
         self._skips_trimmed = skips_trimmed
+        self._named = named
         self._ready: deque[tuple[ReadyChunk, asyncio.Event]] = deque()
         self._tasks: dict[tuple[GroupShard, int], asyncio.Task[None]] = {}
         self._ended: set[asyncio.Task[Any]] = set()
@@ -118,7 +124,7 @@ class ShardFeeds:
                     self._found_end(begin.shard, begin.since)
                     return
         except RangelogError as error:
-            self.failed = error
+            self.failed = of_shard(error, *self._named(begin.shard))
             self._woken.set()
 
     async def _read(self, begin: Begin, offset: int) -> None:

@@ -32,13 +32,13 @@ class ProvedEnd:
     offset: int
     exact: bool
 
-    def check_reached(self, offset: int, where: str = "", of: str = "the stream") -> None:
+    def check_reached(self, offset: int, where: str = "", of: str = "") -> None:
         """Check an offset that a program has given.
 
         Args:
             offset: The offset; the end itself is valid.
             where: The text before it in messages, such as "topic 't', shard 3: ".
-            of: The stream or shard in messages.
+            of: The stream or shard in messages, where `where` does not say it.
 
         Raises:
             OffsetOutOfRange: The offset lies beyond the end, which is the error's `offset`.
@@ -53,8 +53,9 @@ class ProvedEnd:
             raise Unavailable(
                 f"{where}offset {offset}: too few replicas answer to decide whether it was written; try again"
             )
+        what = f" of {of}" if of else ""
         raise OffsetOutOfRange(
-            f"{where}offset {offset} is beyond the end of {of}, which ends at {self.offset}", offset=self.offset
+            f"{where}offset {offset} is beyond the end{what}, which is {self.offset}", offset=self.offset
         )
 
 

@@ -26,7 +26,7 @@ from rangelog._read.polling import Pollable
 from rangelog._read.record_chunk import RecordChunk
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatch, StreamWatches
-from rangelog.protocol.reading import ReadPreference, Tier, tiers_for
+from rangelog.protocol.reading import ReadPreference, Tier, tiers_for, trimmed
 from rangelog_core.batch import Columns
 from rangelog_core.errors import (
     Corruption,
@@ -36,6 +36,7 @@ from rangelog_core.errors import (
     OffsetTrimmed,
     RangelogError,
     RangeNotFound,
+    RecordsLost,
     Unavailable,
 )
 from rangelog_core.net.data_connection import DataConnections
@@ -190,12 +191,13 @@ class SpanReader(ABC, Generic[_T]):
             await self._refresh()  # a missing object may have been trimmed
             try:
                 self._view.locate(self.position)
-            except OffsetTrimmed as trimmed:
-                error = trimmed
+            except OffsetTrimmed as gone:
+                error = gone
         if isinstance(error, OffsetTrimmed):
             self._begin_later(error)
             return
-        if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
+        may_change = error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)
+        if not may_change or isinstance(error, RecordsLost):
             raise error
         _log.info("reading %s at %d: %s", self._view.name, self.position, error)
         await patience.pause(error)
@@ -252,7 +254,7 @@ class SpanReader(ABC, Generic[_T]):
         else:
             self.position = trim if start == "earliest" else tail
         if self.position < trim:
-            raise OffsetTrimmed(f"offset {self.position} was trimmed; the stream starts at {trim}", offset=trim)
+            raise trimmed(self.position, trim)
         self._is_movable = start == "earliest" or (self.position < tail and not (known and self.position == start))
         self._proved_end = tail
         if not self._follow:
@@ -267,9 +269,7 @@ class SpanReader(ABC, Generic[_T]):
             if position <= proved.offset:
                 return proved.offset
             if proved.exact:
-                raise OffsetOutOfRange(
-                    f"offset {position} is beyond the end; the stream ends at {proved.offset}", offset=proved.offset
-                )
+                proved.check_reached(position)
             await patience.pause(
                 Unavailable(f"offset {position}: too few replicas answer to decide whether it was written")
             )

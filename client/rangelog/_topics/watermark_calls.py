@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from rangelog._topics.cut import Cut
 from rangelog._topics.values import Watermark
 from rangelog_core.net.owner_calls import OwnedKey, journal_of_topic
+from rangelog_core.net.pages import goes_on
 from rangelog_proto.v1 import watermark_pb2
 from rangelog_proto.v1 import watermark_service_pb2 as pb
 from rangelog_proto.v1.watermark_service_pb2_grpc import WatermarksStub
@@ -56,7 +57,7 @@ class WatermarkCalls:
             for each in page.watermarks:
                 cut = Cut(topic_id, {position.shard_id: position.offset for position in each.cut})
                 found.append(Watermark(each.number, each.lower_ms, each.upper_ms, cut))
-            if not page.more or not page.watermarks:
+            if not goes_on(page.more, page.watermarks):
                 return found
             request.after_number = found[-1].number
             request.ClearField("from_ms")

@@ -87,10 +87,16 @@ class Leave(NamedTuple):
     replicas: tuple[ReplicaId, ...]
 
 
+class NoRoom(NamedTuple):
+    """Fail the application's waits: these servers have no room, and there are no others. The writer goes on trying."""
+
+    servers: tuple[str, ...]
+
+
 class Stopped(NamedTuple):
     """The writer has ended: fail all pending appends with this error."""
 
     error: RangelogError
 
 
-Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | Stopped
+Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | NoRoom | Stopped

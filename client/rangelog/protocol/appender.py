@@ -11,6 +11,7 @@ What holds:
 * The first FENCED by a higher epoch ends the writer. The outcome of unconfirmed batches stays unknown: they are never resent.
 * A replica that holds the writer off, by a quota, is not slow for that. The largest delay of all replicas counts, not their
   sum: each of them counts the same bytes. While one is owed, batches wait here and go out one by one.
+* Where too few servers have room for acks, and there are no others, waits fail; batches in flight are tried on (`room`).
 * Seals because of failures are paced: each one soon after another waits twice as long, so that a bad network does not
   create many ranges.
 
@@ -36,6 +37,9 @@ from rangelog.protocol.append_effects import (
     Leave as Leave,
 )
 from rangelog.protocol.append_effects import (
+    NoRoom as NoRoom,
+)
+from rangelog.protocol.append_effects import (
     OpenRange as OpenRange,
 )
 from rangelog.protocol.append_effects import (
@@ -54,9 +58,10 @@ from rangelog.protocol.append_effects import (
     Stopped as Stopped,
 )
 from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
+from rangelog.protocol.room import Room
 from rangelog.protocol.window import ReplicaProgress, SentBatch, Window
 from rangelog_core.batch import restamp
-from rangelog_core.errors import InternalError, RangelogError, WriterFenced
+from rangelog_core.errors import InternalError, RangelogError, StorageFull, WriterFenced
 from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
 
@@ -117,6 +122,7 @@ class Appender:
         """For how long quotas have held this writer off in all, and will for what is owed now."""
         self._waiting_end = 0
         self._leave_wanted = False
+        self.room = Room()
         self._enter(opened, (), now_ms)
 
     # ---- the application
@@ -266,6 +272,9 @@ class Appender:
             self.fenced(error)
             return
         self._window.give_up(progress)  # it lost acked records, or its tail is untrusted: excluded from this range
+        if isinstance(error, StorageFull):
+            self.room.refused(replica.server)
+            self._judge_room(refused=False)
         self._want_roll(now_ms)
 
     def leave_wanted(self, now_ms: float, range_index: int) -> None:
@@ -319,6 +328,7 @@ class Appender:
         for progress in self._window.replicas.values():
             if progress.live:
                 self._send(progress)
+        self._judge_room(refused=True)
 
     def floor_refused(self, now_ms: float, floor_offset: int) -> None:
         """Readers have seen more records than the seal keeps: A replicas hold them, so they are acked; seal at the floor."""
@@ -383,6 +393,7 @@ class Appender:
 
     def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
         self._range = opened
+        self.room.entered()
         self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
         self.phase = AppenderPhase.OPEN
         self._entered_ms = self._roll_after_ms = now_ms
@@ -448,6 +459,10 @@ class Appender:
         """Whether the confirmed part has the full size: batches in flight move to the next range."""
         return self._window.confirmed_bytes >= self._range.size_bytes_max
 
+    def _judge_room(self, *, refused: bool) -> None:
+        if self.room.is_none_left(len(self._range.replicas) - self._range.acks, refused=refused):
+            self._effects.append(NoRoom(self.room.without))
+
     def _want_roll(self, now_ms: float) -> None:
         if self.phase is not AppenderPhase.OPEN or now_ms < self._roll_due_ms():
             return  # tick comes back to it
@@ -469,6 +484,7 @@ class Appender:
 
     def _report(self) -> None:
         confirm = self._window.confirm_offset
+        self.room.acked()
         self._effects.append(Confirmed(confirm))
         if confirm == self._window.end_offset:  # no batch follows that would carry it
             live = [progress.replica for progress in self._window.replicas.values() if progress.live]

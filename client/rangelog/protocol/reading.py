@@ -76,13 +76,18 @@ class Located:
     sealed: bool
 
 
+def trimmed(offset: int, first: int) -> OffsetTrimmed:
+    """Return the error of an offset below the first one that is left, of a stream or of a shard."""
+    return OffsetTrimmed(f"offset {offset} was trimmed; what is left starts at {first}", offset=first)
+
+
 def locate(ranges: Sequence[RangeView], sealed: Sequence[bool], position: int, trim_offset: int) -> Located | None:
     """Return which of the ranges (in order) covers `position`, or None when all known ones end at or before it.
 
     Raises OffsetTrimmed, or Corruption when the ranges leave a hole there.
     """
     if position < trim_offset:
-        raise OffsetTrimmed(f"offset {position} was trimmed; the stream starts at {trim_offset}", offset=trim_offset)
+        raise trimmed(position, trim_offset)
     for number, each in enumerate(ranges):
         if sealed[number] and each.end_offset <= position:
             continue
@@ -100,7 +105,7 @@ def tiers_for(source: RangeView, *, sealed: bool, position: int, preference: Rea
     if source.lost and source.tiered_end_offset <= position:
         raise RecordsLost(
             f"the records from offset {position} to {source.end_offset} are lost, which an operator has accepted: "
-            f"go on at {source.end_offset}, or trim the stream up to it",
+            f"go on at {source.end_offset}, or trim up to it",
             offset=source.end_offset,
         )
     hot = not (source.hot_dropped or source.lost) and preference is not ReadPreference.COLD_ONLY

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rangelog._client import Client
 from rangelog._topics.cut import Cut
+from rangelog._topics.shard_errors import errors_of_shard
 from rangelog._topics.shard_graph import ShardGraph
 from rangelog._topics.topic_calls import by_id, by_name
 from rangelog._topics.watches import TopicShards
@@ -18,7 +19,6 @@ from rangelog.spark.admission import advance
 from rangelog.spark.dividing import divide
 from rangelog.spark.options import Position
 from rangelog.spark.planning import limits_of
-from rangelog.spark.reading import errors_of_shard
 from rangelog.spark.stream_options import StreamOptions
 from rangelog.spark.topic_planning import check_given_cut, shard_map, view_of
 from rangelog.spark.where import parse_where

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from rangelog._client import Client
 from rangelog._read.stream_view import StreamView, confirmed_end
+from rangelog.protocol.reading import trimmed
 from rangelog.spark.dividing import Limits, divide
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, Position
 from rangelog.spark.reading import client_for, stream_reader
-from rangelog_core.errors import InvalidArgument, OffsetTrimmed
+from rangelog_core.errors import InvalidArgument
 
 
 class Plan(NamedTuple):
@@ -43,7 +44,7 @@ async def plan(client: Client, options: Options, selection: Selection) -> Plan:
     start = await offset_of(client, options, options.stream, stream_id, options.start, first, tail)
     end = await offset_of(client, options, options.stream, stream_id, options.end, first, tail)
     if start < first:
-        raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
+        raise trimmed(start, first)
     for asked in (start, end):
         proved.check_reached(asked)
     if start > end:

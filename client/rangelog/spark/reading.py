@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +17,12 @@ import pyarrow.compute as pc
 import rangelog.sync
 from rangelog._client import Client
 from rangelog._read.reader import SpanReader, Start
+from rangelog._topics.shard_errors import errors_of_shard
 from rangelog.arrow import SCHEMA, columns_to_arrow
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options
 from rangelog.tier.encryption_keys import KeyProvider
 from rangelog_core.batch import Columns
-from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token
@@ -123,8 +122,7 @@ def read_span(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected rows of [start, end), combined into batches of about EMIT_ROWS rows or 1 MiB.
 
-    A `shard_id`, of a topic's stream, becomes the first column. Raises as `Reader.chunks`; with a `shard_id` TopicNotFound in
-    place of StreamNotFound.
+    A `shard_id`, of a topic's stream, becomes the first column. Raises as `Reader.chunks`: errors of the shard, then.
     """
     rows = _rows(options, selection, stream_id, start, end, shard_id)
     if shard_id is None:
@@ -133,17 +131,6 @@ def read_span(
     with errors_of_shard(options.topic, shard_id):
         for batch in rows:
             yield batch.add_column(0, SHARD_FIELD, pa.repeat(pa.scalar(shard_id, pa.int64()), batch.num_rows))
-
-
-@contextmanager
-def errors_of_shard(topic: str, shard_id: int) -> Iterator[None]:
-    """Raise errors of a shard's stream as errors of the shard: TopicNotFound, and OffsetTrimmed that names the shard."""
-    try:
-        yield
-    except StreamNotFound:
-        raise TopicNotFound(f"topic {topic!r} was deleted") from None
-    except OffsetTrimmed as error:
-        raise OffsetTrimmed(f"topic {topic!r}, shard {shard_id}: {error}", offset=error.offset) from None
 
 
 def _rows(

@@ -17,16 +17,18 @@ from rangelog._client import Client
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._topics.cut import Cut
 from rangelog._topics.cuts import AT_ONCE
+from rangelog._topics.shard_errors import errors_of_shard
 from rangelog._topics.shard_graph import ShardGraph
 from rangelog._topics.topic_calls import TopicCalls, by_id, by_name
 from rangelog._topics.topics import CutPlace, check_topic_of
 from rangelog._topics.values import ShardInfo
 from rangelog._topics.watches import TopicShards, topic_shards
+from rangelog.protocol.reading import trimmed
 from rangelog.spark.dividing import divide
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, Position
 from rangelog.spark.planning import limits_of
-from rangelog.spark.reading import client_for, errors_of_shard
+from rangelog.spark.reading import client_for
 from rangelog_core.errors import InvalidArgument, OffsetTrimmed, TopicNotFound
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import parse_topic_name
@@ -145,8 +147,7 @@ async def _check_acked(client: Client, topic: str, shard: ShardInfo, offset: int
     if not offset or not shard.is_current:
         return
     with errors_of_shard(topic, shard.shard_id):
-        proved = await confirmed_end(_unread(client, topic, shard), client.connections)
-    proved.check_reached(offset, f"topic {topic!r}, shard {shard.shard_id}: ", "the shard")
+        (await confirmed_end(_unread(client, topic, shard), client.connections)).check_reached(offset)
 
 
 async def view_of(client: Client, topic: str, shard: ShardInfo, start: int) -> StreamView:
@@ -158,7 +159,7 @@ async def view_of(client: Client, topic: str, shard: ShardInfo, start: int) -> S
     await view.refresh(start)
     first = view.stream.trim_offset
     if start < first:
-        raise OffsetTrimmed(f"offset {start} was trimmed; the shard starts at {first}", offset=first)
+        raise trimmed(start, first)
     return view
 
 

@@ -65,12 +65,12 @@ class FakePlacementDriver:
 
     def DescribeStream(self, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
         """Raises StreamNotFound."""
-        return pb.DescribeStreamResponse(stream=self._stream(request.name))
+        return pb.DescribeStreamResponse(stream=self._shown(self._stream(request.name)))
 
     def ListStreams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
         """By name, all on one page."""
         names = sorted(name for name in self._ids if name.startswith(request.prefix) and name > request.page_token)
-        return pb.ListStreamsResponse(streams=[self._stream(name) for name in names])
+        return pb.ListStreamsResponse(streams=[self._shown(self._stream(name)) for name in names])
 
     def UpdateStream(self, request: pb.UpdateStreamRequest) -> pb.UpdateStreamResponse:
         """Raises StreamNotFound, InvalidArgument."""
@@ -83,7 +83,7 @@ class FakePlacementDriver:
             set_field(config, name, request.config)
         stream.config.CopyFrom(with_defaults(config))
         stream.version += 1
-        return pb.UpdateStreamResponse(stream=stream)
+        return pb.UpdateStreamResponse(stream=self._shown(stream))
 
     def DeleteStream(self, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
         """The name is free again, the id is not. Raises StreamNotFound."""
@@ -109,7 +109,7 @@ class FakePlacementDriver:
             stream.trim_offset = request.trim_offset
             stream.version += 1
         self._forget_trimmed(stream)
-        return pb.TrimStreamResponse(stream=stream)
+        return pb.TrimStreamResponse(stream=self._shown(stream))
 
     # ---- writers and ranges
 
@@ -237,6 +237,13 @@ class FakePlacementDriver:
         found = self._ranges[stream_id].get(index)
         if found is None:
             raise RangeNotFound(f"stream {stream_id} has no range {index}: it was trimmed, or never was")
+        return found
+
+    def _shown(self, stream: common_pb2.Stream) -> common_pb2.Stream:
+        """For an answer: with the number of the ranges that it has; in the row that is the next index."""
+        found = common_pb2.Stream()
+        found.CopyFrom(stream)
+        found.range_count = len(self._ranges[stream.stream_id])
         return found
 
     def _last_range(self, stream: common_pb2.Stream) -> common_pb2.Range | None:

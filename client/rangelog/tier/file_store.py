@@ -144,8 +144,8 @@ class FileStore:
                 raise FileNotFoundError(prefix)
             keys = sorted(
                 path.relative_to(self._root).as_posix()
-                for path in (folder.rglob("*") if folder.is_dir() else ())
-                if path.is_file() and path.relative_to(self._root).parts[0] != _ASIDE
+                for path in (_files(folder) if folder.is_dir() else ())
+                if path.relative_to(self._root).parts[0] != _ASIDE
             )
         for key in keys:
             if key.startswith(prefix):
@@ -159,6 +159,17 @@ class FileStore:
 
     def close(self) -> None:
         """Do nothing: there are no connections."""
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield all files below a folder. Raises OSError for one that cannot be read, which `Path.rglob` leaves out."""
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # removed meanwhile
+            raise error
+
+    for where, _, names in os.walk(folder, onerror=fail):
+        yield from (Path(where, name) for name in names)
 
 
 def _etag(found: os.stat_result) -> str:

@@ -17,9 +17,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from rangelog.tier.object_store import ObjectInfo, ObjectTooShort, check_key, check_span, fill, source_size
+from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
 from rangelog.tier.opening import check_bucket
 from rangelog.tier.s3_errors import is_unexplained, mapped
+from rangelog.tier.s3_spans import check_answer, is_partial
 from rangelog_core.errors import ConfigInvalid, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.limits import MIB
 
@@ -135,15 +136,16 @@ class S3Store:
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
-        with self.mapped(key):
-            data: bytes = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key))["Body"].read()
-        return data
+        return self.get_with_etag(key)[0]
 
     def get_with_etag(self, key: str) -> tuple[bytes, str]:
         """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
         with self.mapped(key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key))
-            return answer["Body"].read(), answer["ETag"].strip('"')
+            with closing(answer["Body"]) as body:
+                if is_partial(answer):
+                    raise Unavailable(f"{self._where} answered with a part of object {key}: try again")
+                return body.read(), answer["ETag"].strip('"')
 
     def replace(self, key: str, data: bytes, etag: str) -> None:
         """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
@@ -162,9 +164,9 @@ class S3Store:
         wanted = f"bytes={start}-{start + length - 1}"
         with self.mapped(key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
-            data: bytes = answer["Body"].read()
-        if len(data) != length:
-            raise ObjectTooShort(f"object {key} has no bytes {start} to {start + length}")
+            with closing(answer["Body"]) as body:
+                check_answer(answer, key, start, length)
+                data: bytes = body.read()
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
@@ -176,8 +178,7 @@ class S3Store:
         with self.mapped(key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             with closing(answer["Body"]) as body:  # closes the connection of a reply that was not read to its end
-                if answer["ContentLength"] != len(target):
-                    raise ObjectTooShort(f"object {key} has no bytes {start} to {start + len(target)}")
+                check_answer(answer, key, start, len(target))
                 return fill(target, body.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
@@ -197,14 +198,19 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
+        asked: dict[str, str] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         with self.mapped(prefix):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._prefix + prefix
-            )
-            for page in pages:
+            while True:
+                page = self._client.list_objects_v2(**asked)
                 for each in page.get("Contents", ()):
                     key = each["Key"].removeprefix(self._prefix)
                     yield ObjectInfo(key, each["Size"], each["ETag"].strip('"'), _milliseconds(each))
+                token = page.get("NextContinuationToken", "")
+                if not page.get("IsTruncated", bool(token)):
+                    return
+                if token == asked.get("ContinuationToken", ""):  # boto3's paginator takes a missing one for the end
+                    raise Unavailable(f"{self._where} lists a part of what it has, and does not say where it goes on")
+                asked["ContinuationToken"] = token
 
     def delete(self, key: str) -> None:
         """Remove an object; idempotent. Raises Unavailable."""

@@ -11,6 +11,7 @@ from rangelog.tier.object_store import ObjectInfo, ObjectStore
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import INTERNAL_NAME_START
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.object_keys import STREAMS
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -79,7 +80,7 @@ class CommittedObjects:
                 self.known = self._more = False
                 break
             self._page.extend(answer.objects)
-            self._more = answer.more and bool(answer.objects)
+            self._more = goes_on(answer.more, answer.objects)
             if answer.objects:
                 self._request.from_offset = answer.objects[-1].end_offset
         return self._page[0] if self._page else None

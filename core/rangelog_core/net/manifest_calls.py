@@ -12,6 +12,7 @@ from rangelog_core.errors import Unavailable
 from rangelog_core.ids import shard_of_stream_name
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_core.manifest import ManifestObject, ManifestShard, StreamManifest
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import TopicName
@@ -79,7 +80,7 @@ async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) 
     while True:
         page = await pd.list_objects(request, timeout_s=timeout_s)
         found += map(_object, page.objects)  # page by page: a server's event loop is not held up by many
-        if not page.more or not page.objects:
+        if not goes_on(page.more, page.objects):
             return found
         request.from_offset = page.objects[-1].end_offset
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pdctl.session import Session
 from rangelog_core.errors import RangelogError, Unavailable
+from rangelog_core.net.pages import goes_on
 
 if TYPE_CHECKING:
     from rangelog_core.net.inspection_client import PeerClient
@@ -34,7 +35,7 @@ async def inspected_ranges(pd: PdClient, name: str, timeout_s: float, from_index
     while True:
         page = await InspectionClient(pd).inspect_ranges(request, timeout_s=timeout_s)
         yield page
-        if not page.more or not page.ranges:
+        if not goes_on(page.more, page.ranges):
             return
         request.from_index = page.ranges[-1].range.index + 1
 

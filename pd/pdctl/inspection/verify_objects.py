@@ -15,6 +15,7 @@ from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, Verdict
 from pdctl.inspection.pace import ReadPace
 from pdctl.inspection.verify_copies import CopyVerifier
 from rangelog_core.errors import ConfigInvalid, RangelogError
+from rangelog_core.net.pages import goes_on
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class ObjectVerifier:
             page = await self._client.metadata.pd.list_objects(request, timeout_s=self._timeout_s)
             for each in page.objects:
                 yield each
-            if not page.more or not page.objects:
+            if not goes_on(page.more, page.objects):
                 return
             request.from_offset = page.objects[-1].end_offset
 

@@ -10,9 +10,10 @@ from collections.abc import Collection
 from importlib.metadata import version
 from itertools import islice
 
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, PreconditionFailed
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
+from rangelog_pd.handlers.streams import shown
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.health import range_problem
 from rangelog_pd.reconcile.repack_queue import KIND
@@ -40,11 +41,11 @@ async def inspect_ranges(driver: Driver, request: pb.InspectRangesRequest) -> pb
         ranges = state.ranges.of(stream.stream_id)
         found = [ranges[index] for index in islice(ranges.indexes_from(request.from_index), size + 1)]
         inspected = [_inspected(driver, state, stream, each) for each in found[:size]]
-        return pb.InspectRangesResponse(stream=stream, ranges=inspected, more=len(found) > size)
+        return pb.InspectRangesResponse(stream=shown(state, stream), ranges=inspected, more=len(found) > size)
 
 
 async def locate_offset(driver: Driver, request: pb.LocateOffsetRequest) -> pb.LocateOffsetResponse:
-    """Return the range and the object of an offset. Raises StreamNotFound, OffsetOutOfRange.
+    """Return the range and the object of an offset. Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange.
 
     Whether an open range holds the offset is known to its replicas only.
     """
@@ -53,8 +54,8 @@ async def locate_offset(driver: Driver, request: pb.LocateOffsetRequest) -> pb.L
     with driver.state() as state:
         stream = state.stream(request.name)
         if offset < stream.trim_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} of {stream.name!r} was trimmed: it starts at {stream.trim_offset}",
+            raise OffsetTrimmed(
+                f"offset {offset} was trimmed; what is left of stream {stream.name!r} starts at {stream.trim_offset}",
                 offset=stream.trim_offset,
             )
         ranges = state.ranges.of(stream.stream_id)
@@ -73,7 +74,7 @@ async def locate_offset(driver: Driver, request: pb.LocateOffsetRequest) -> pb.L
         ]
         names = {each.server for each in of.replicas}
         return pb.LocateOffsetResponse(
-            stream=stream,
+            stream=shown(state, stream),
             range=_inspected(driver, state, stream, of),
             object=found[0] if found else None,
             servers=[each for each in describe_servers(driver, state) if each.name in names],

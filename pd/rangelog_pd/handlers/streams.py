@@ -9,6 +9,8 @@ from rangelog_core.ids import check_name
 from rangelog_core.limits import STREAM_PAGE_SIZE_MAX
 from rangelog_core.stream_defaults import REPLICAS_DEFAULT, with_defaults
 from rangelog_pd.driver import Driver
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -35,7 +37,7 @@ async def describe_stream(driver: Driver, request: pb.DescribeStreamRequest) -> 
     """Return a stream by name. Raises StreamNotFound."""
     await driver.barrier()
     with driver.state() as state:
-        return pb.DescribeStreamResponse(stream=state.stream(request.name))
+        return pb.DescribeStreamResponse(stream=shown(state, state.stream(request.name)))
 
 
 async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
@@ -46,7 +48,8 @@ async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.Lis
         names = state.names.page(request.prefix, request.page_token, size + 1)
         page = names[:size]
         return pb.ListStreamsResponse(
-            streams=[state.stream(name) for name in page], next_page_token=page[-1] if len(names) > size else ""
+            streams=[shown(state, state.stream(name)) for name in page],
+            next_page_token=page[-1] if len(names) > size else "",
         )
 
 
@@ -56,7 +59,9 @@ async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.U
         raise InvalidArgument("too many fields")
     if "replicas" in request.fields and not driver.is_repeat("update_stream", request.request_id):
         await check_replicas(driver, request.config.replicas)
-    return await driver.propose_request(pb.UpdateStreamResponse, request.request_id, update_stream=request)
+    response = await driver.propose_request(pb.UpdateStreamResponse, request.request_id, update_stream=request)
+    with driver.state() as state:
+        return pb.UpdateStreamResponse(stream=shown(state, response.stream))
 
 
 async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
@@ -69,7 +74,16 @@ async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.D
 
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
     """Raise a stream's trim offset. Raises StreamNotFound, OffsetOutOfRange."""
-    return await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)
+    response = await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)
+    with driver.state() as state:
+        return pb.TrimStreamResponse(stream=shown(state, response.stream))
+
+
+def shown(state: State, stream: common_pb2.Stream) -> common_pb2.Stream:
+    """Return a stream for an answer, with the number of its ranges; its row has the next index, which a restore raises."""
+    found = copy_of(stream)
+    found.range_count = len(state.ranges_of(stream.stream_id))
+    return found
 
 
 def fill_replicas(driver: Driver, config: common_pb2.StreamConfig) -> None:

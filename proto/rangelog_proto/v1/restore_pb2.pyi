@@ -93,15 +93,17 @@ class RestoreResponse(_message.Message):
     def __init__(self, mark: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ..., cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., tier_url: _Optional[str] = ...) -> None: ...
 
 class TierSnapshotHeader(_message.Message):
-    __slots__ = ("cluster_id", "time_ms", "applied_index", "cluster_version", "restored_from")
+    __slots__ = ("cluster_id", "time_ms", "applied_index", "cluster_version", "restored_from", "tier_url")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     RESTORED_FROM_FIELD_NUMBER: _ClassVar[int]
+    TIER_URL_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     time_ms: int
     applied_index: int
     cluster_version: int
     restored_from: str
-    def __init__(self, cluster_id: _Optional[str] = ..., time_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., cluster_version: _Optional[int] = ..., restored_from: _Optional[str] = ...) -> None: ...
+    tier_url: str
+    def __init__(self, cluster_id: _Optional[str] = ..., time_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., cluster_version: _Optional[int] = ..., restored_from: _Optional[str] = ..., tier_url: _Optional[str] = ...) -> None: ...

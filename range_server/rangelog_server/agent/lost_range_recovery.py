@@ -13,6 +13,7 @@ import structlog
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.limits import RANGE_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -70,5 +71,5 @@ async def _ranges_of(pd: PdClient, identity: DirectoryIdentity, stream_id: int) 
             members = [(replica.server, replica.incarnation) for replica in found.replicas]
             if (identity.name, identity.incarnation) in members:
                 yield found
-        if not page.more or not page.ranges:
+        if not goes_on(page.more, page.ranges):
             return

@@ -68,6 +68,7 @@ async def test_a_change_is_written_and_the_last_ones_are_kept(writing: Writing) 
     key = writing.keys()[-1]
     header, state = tier_snapshot.read((writing.tier / key).read_bytes(), source=key)
     assert header.cluster_id == writing.api.machine.state.cluster_id
+    assert header.tier_url == f"file://{writing.tier}"
     assert [each.name for each in snapshot_rows(state).streams.values()] == ["a", "b", "c"]
     told = await writing.status()
     assert (told.snapshot_id, told.age_ms) == (str(header.applied_index), 60_000)

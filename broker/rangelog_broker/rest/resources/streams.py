@@ -86,7 +86,7 @@ class StreamAnswer(AnswerBody):
     epoch: int = Field(description="The epoch of the latest writer; 0 before the first.", examples=[1])
     trim_offset: int = Field(description="The first offset that is not trimmed.", examples=[0])
     next_offset: int = Field(description="The end of the last sealed range.", examples=[5000])
-    range_count: int = Field(description="Ranges created so far.", examples=[2])
+    range_count: int = Field(description="Its ranges, without those that were trimmed.", examples=[2])
     created_ms: int = Field(description="Milliseconds since the Unix epoch.", examples=[1790000000000])
     replicas: int = Field(examples=[3])
     acks: int = Field(examples=[2])

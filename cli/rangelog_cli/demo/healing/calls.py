@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from rangelog_core.errors import RangelogError, RequestTimeout
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_proto.v1 import common_pb2, pd_pb2, repair_pb2
@@ -56,7 +57,7 @@ class HealingCalls:
             request = pd_pb2.ListRangesRequest(name=stream, from_index=found[-1].index + 1 if found else 0)
             page = await self._pd.list_ranges(request, timeout_s=CALL_TIMEOUT_S)
             found += page.ranges
-            if not page.more or not page.ranges:
+            if not goes_on(page.more, page.ranges):
                 return found
 
     async def cluster(self) -> pd_pb2.DescribeClusterResponse:

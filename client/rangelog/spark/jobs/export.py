@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog._client import Client
 from rangelog._read.stream_view import StreamView, confirmed_end
+from rangelog.protocol.reading import trimmed
 from rangelog.spark.jobs.argument_types import add_output
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
@@ -36,8 +37,6 @@ from rangelog.spark.planning import offset_of
 from rangelog_core.errors import (
     Corruption,
     InvalidArgument,
-    OffsetOutOfRange,
-    OffsetTrimmed,
     StreamNotFound,
 )
 
@@ -150,14 +149,14 @@ async def resolve_span(client: Client, read: Options) -> tuple[int, int, int]:
     Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, InvalidArgument, Unavailable.
     """
     view = StreamView(client.metadata, read.stream, connections=client.connections)
-    tail = (await confirmed_end(view, client.connections)).offset
+    proved = await confirmed_end(view, client.connections)
+    tail = proved.offset
     first, stream_id = view.stream.trim_offset, view.stream.stream_id
     start = await offset_of(client, read, read.stream, stream_id, read.start, first, tail)
     end = await offset_of(client, read, read.stream, stream_id, read.end, first, tail)
     if start < first:
-        raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
-    if max(start, end) > tail:
-        raise OffsetOutOfRange(f"offset {max(start, end)} is beyond the end; the stream ends at {tail}", offset=tail)
+        raise trimmed(start, first)
+    proved.check_reached(max(start, end))
     if start > end:
         raise InvalidArgument(f"start {start} is beyond end {end}")
     return stream_id, start, end

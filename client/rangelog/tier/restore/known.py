@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from rangelog_core.errors import Corruption
 from rangelog_core.manifest import StreamManifest
 from rangelog_core.state_sections import sections
-from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_state_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_state_pb2, tier_pb2, topic_pb2
 
 _KINDS = {
     pd_state_pb2.SECTION_KIND_STREAMS: "streams",
@@ -26,6 +26,7 @@ _KINDS = {
     pd_state_pb2.SECTION_KIND_TOPIC_WORK: "topic_work",
     pd_state_pb2.SECTION_KIND_RETENTION_CUTS: "retention_cuts",
     pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
+    pd_state_pb2.SECTION_KIND_TIER_STORES: "tier_stores",
 }
 _OF_NO_USE = (
     pd_state_pb2.SECTION_KIND_SERVERS,
@@ -54,6 +55,8 @@ class SavedRows:
     work: dict[int, topic_pb2.TopicWork] = field(default_factory=dict)
     cuts: list[topic_pb2.RetentionCut] = field(default_factory=list)
     cursors: list[cursor_pb2.Cursor] = field(default_factory=list)
+    tier_stores: list[tier_pb2.TierStore] = field(default_factory=list)
+    """Those that the tier got after its first one."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Sections of kinds that no restore knows, with the number of their bytes."""
 
@@ -94,6 +97,7 @@ def _sort_in(found: SavedRows, lists: dict[str, list[Any]]) -> None:
         found.work[each.topic_id] = each
     found.cuts = lists["retention_cuts"]
     found.cursors = lists["cursors"]
+    found.tier_stores = sorted(lists["tier_stores"], key=lambda each: each.first_object_id)
     for topic_id, shards in found.shards.items():
         if topic_id not in found.topics or any(each.stream_id not in found.streams for each in shards.values()):
             raise Corruption(f"the snapshot has a shard of topic {topic_id} but not its topic and stream")

@@ -104,25 +104,40 @@ def choose_cluster(store: ObjectStore, found: SnapshotList, wanted: str | None) 
     )
 
 
-def read_bucket(
-    store: ObjectStore, *, cluster_id: str | None, snapshot_id: str | None, show: Show = lambda _: None
-) -> BucketReading:
-    """Read all that a plan needs but for the objects themselves. Raises InvalidArgument, Corruption, UnsupportedVersion,
-    Unavailable."""
+@dataclass(slots=True)
+class SnapshotReading:
+    """The snapshot that a restore goes by, and what was passed over; without rows where there is to be none."""
+
+    cluster_id: str
+    snapshot_id: str
+    header: TierSnapshotHeader
+    rows: SavedRows
+    problems: list[str] = field(default_factory=list)
+
+
+def read_snapshot(store: ObjectStore, *, cluster_id: str | None, snapshot_id: str | None) -> SnapshotReading:
+    """Read the snapshot to restore by. Raises InvalidArgument, Corruption, UnsupportedVersion, Unavailable."""
+    if snapshot_id == NO_SNAPSHOT:
+        return SnapshotReading(cluster_id or "", "", TierSnapshotHeader(), SavedRows())
     problems: list[str] = []
-    rows, header, chosen = SavedRows(), TierSnapshotHeader(), cluster_id or ""
-    if snapshot_id != NO_SNAPSHOT:
-        listed = list_snapshots(store)
-        chosen = choose_cluster(store, listed, cluster_id)
-        header, rows = _newest(store, listed, chosen, snapshot_id, problems)
+    listed = list_snapshots(store)
+    chosen = choose_cluster(store, listed, cluster_id)
+    header, rows = _newest(store, listed, chosen, snapshot_id, problems)
+    return SnapshotReading(chosen, str(header.applied_index), header, rows, problems)
+
+
+def read_bucket(store: ObjectStore, snapshot: SnapshotReading, show: Show = lambda _: None) -> BucketReading:
+    """Read all that a plan needs but for the objects themselves. `store`: all stores of the tier. Raises InvalidArgument,
+    UnsupportedVersion, Unavailable."""
+    rows, problems = snapshot.rows, list(snapshot.problems)
     show("manifests")
     manifests = read_manifests(store, problems)
     show("list of objects")
     sizes = {info.key: info.size_bytes for info in store.list(STREAMS)}
     if not manifests and not rows.streams and not rows.topics and not sizes:
         raise InvalidArgument("the bucket holds no stream: check the URL and its prefix")
-    found = "" if snapshot_id == NO_SNAPSHOT else str(header.applied_index)
-    return BucketReading(KnownBucket(rows, manifests, sizes), chosen, found, header, problems)
+    bucket = KnownBucket(rows, manifests, sizes)
+    return BucketReading(bucket, snapshot.cluster_id, snapshot.snapshot_id, snapshot.header, problems)
 
 
 def _newest(

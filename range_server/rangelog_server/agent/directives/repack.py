@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rangelog_core.errors import MissingExtra, PreconditionFailed
+from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tier_client import TierClient
 from rangelog_proto.v1 import common_pb2, tier_pb2
@@ -78,7 +79,7 @@ class ObjectPacker:
         while True:
             page = await self._pd.list_ranges(request, timeout_s=PD_TIMEOUT_S)
             found += [each for each in page.ranges if start < each.end_offset > each.start_offset < end]
-            if not page.more or page.ranges[-1].end_offset >= end:
+            if not goes_on(page.more, page.ranges) or page.ranges[-1].end_offset >= end:
                 return found
             request.from_index = page.ranges[-1].index + 1
 

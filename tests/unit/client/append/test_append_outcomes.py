@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
 from rangelog._append.writer import _BATCHES_IN_FLIGHT, Writer
+from rangelog.protocol.append_effects import Probe, SealRange
 from rangelog_core.errors import (
     AppendTimeout,
     InvalidArgument,
@@ -18,8 +21,10 @@ from rangelog_core.errors import (
     WriterClosed,
     WriterFenced,
 )
+from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
-from tests.support.noting_connections import NotingConnections, opened_writer
+from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.support.noting_connections import SERVERS, NotingConnections, opened_writer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.virtual
@@ -200,4 +205,79 @@ async def test_a_replica_that_asks_is_told_what_is_acked() -> None:
         each.reply(2)
     assert a.confirmed == [0, 1, 2]
     assert writer._runner._asked == {}
+    await writer.close()
+
+
+class SameServers:
+    """In place of PlacementCalls: the next range is always on the same three servers."""
+
+    @asynccontextmanager
+    async def turn(self, *, urgent: bool) -> AsyncIterator[bool]:
+        """As PlacementCalls."""
+        yield False
+
+    async def probe(self, effect: Probe) -> bool:
+        """As PlacementCalls."""
+        return True
+
+    async def addresses(self) -> dict[ReplicaId, str]:
+        """As PlacementCalls."""
+        return {}
+
+    async def seal_and_create(self, stream_id: int, epoch: int, effect: SealRange) -> pd_pb2.SealRangeResponse:
+        """As PlacementCalls."""
+        replicas = [common_pb2.Replica(server=name, incarnation=1, data_address="h:1") for name in SERVERS]
+        made = common_pb2.Range(
+            stream_id=stream_id, index=effect.range_index + 1, epoch=epoch, start_offset=effect.end_offset, acks=2,
+            replicas=replicas,
+        )  # fmt: skip
+        return pd_pb2.SealRangeResponse(range=common_pb2.Range(end_offset=effect.end_offset), next_range=made)
+
+
+def refuse(connections: NotingConnections) -> None:
+    """The disks of two servers are full."""
+    for name in ("a", "b"):
+        listener = connections.of[name].listener
+        assert listener is not None
+        listener.append_refused(StorageFull("no room in the log: No space left on device"))
+
+
+async def test_appends_fail_at_once_where_no_server_has_room() -> None:
+    """Those that wait, with the servers' names; later ones before anything is taken. After an ack the writer goes on."""
+    connections = NotingConnections()
+    writer = await opened_writer(connections)
+    runner = writer._running()
+    runner._calls = cast(Any, SameServers())
+    runner._metadata = cast(Any, Told(deleted=False))
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(writer.append(b"%d" % number)) for number in range(2)]
+    waiting.append(asyncio.create_task(writer.flush()))
+    await until(lambda: len(runner.waits) == 3)
+    began_s = asyncio.get_running_loop().time()
+    refuse(connections)
+    await until(lambda: runner.core.range_index == 1 and bool(connections.of["c"].listener))
+    assert len(runner.waits) == 3, "other servers may have room"
+    refuse(connections)
+    for task in waiting:
+        with pytest.raises(StorageFull, match=r"no room at a, b, .*a: no room in the log: No space left") as told:
+            await task
+        assert told.value.outcome_unknown and told.value.retriable
+    assert asyncio.get_running_loop().time() < began_s + 0.1
+    end = writer.next_offset
+    for refused in (writer.append(b"x"), writer.append_batch([b"x"]), writer.append_all([b"x"])):
+        with pytest.raises(StorageFull) as told:
+            await refused
+        assert not told.value.outcome_unknown
+    assert writer.next_offset == end == 2
+    with pytest.raises(StorageFull) as told:
+        await writer.flush()
+    assert told.value.outcome_unknown
+    await until(lambda: runner.core.range_index == 2)
+    for name in ("a", "b"):
+        connections.of[name].reply(2)
+    assert writer.confirm_offset == 2
+    appending = asyncio.create_task(writer.append(b"there is room"))
+    await until(lambda: runner.core.next_offset == 3)
+    for name in ("a", "b"):
+        connections.of[name].reply(3)
+    assert (await appending).offset == 2
     await writer.close()

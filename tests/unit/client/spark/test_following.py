@@ -51,7 +51,7 @@ async def test_a_start_beyond_the_end_of_a_stream(client: Client) -> None:
     at_end = await find_start(client, options(stream="a", startingOffsets="10"))
     assert at_end.streams["a"].offset == 10
     for text in ("11", '{"a": 5000}'):
-        with pytest.raises(errors.OffsetOutOfRange, match="beyond the end of stream 'a', which ends at 10"):
+        with pytest.raises(errors.OffsetOutOfRange, match="beyond the end of stream 'a', which is 10"):
             await find_start(client, options(stream="a", startingOffsets=text))
 
 

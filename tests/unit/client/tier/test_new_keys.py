@@ -14,7 +14,7 @@ from rangelog.tier.encryption_keys import KeyDirectory
 from rangelog.tier.object_cipher import cipher_of
 from rangelog.tier.parquet import write_object
 from rangelog.tier.repacking import Repack, plan_new_keys
-from rangelog.tier.restore.reading import NO_SNAPSHOT, read_bucket
+from rangelog.tier.restore.reading import NO_SNAPSHOT, read_snapshot
 from rangelog_core.errors import EncryptionKeyMissing
 from rangelog_proto.v1 import common_pb2
 from tests.support.lost_clusters import LostCluster
@@ -92,6 +92,6 @@ def test_a_restore_needs_the_key_of_the_snapshot(tmp_path: Path, monkeypatch: py
     store = open_object_store(url, create=True, keys=keys)
     store.put_if_absent(key, tmp_path / "encrypted")
     with pytest.raises(EncryptionKeyMissing, match=f"the snapshot {key} is encrypted with key 'k1'"):
-        read_bucket(open_object_store(url), cluster_id=None, snapshot_id=None)
-    found = read_bucket(store, cluster_id=None, snapshot_id=None)
+        read_snapshot(open_object_store(url), cluster_id=None, snapshot_id=None)
+    found = read_snapshot(store, cluster_id=None, snapshot_id=None)
     assert found.cluster_id == "c1" and found.snapshot_id != NO_SNAPSHOT

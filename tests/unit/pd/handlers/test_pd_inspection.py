@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import OffsetOutOfRange, PreconditionFailed, StreamNotFound
+from rangelog_core.errors import OffsetOutOfRange, OffsetTrimmed, PreconditionFailed, StreamNotFound
 from rangelog_pd.handlers import cluster, inspection, streams, topics
 from rangelog_pd.reconcile.repack_queue import OrderedRepack
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
@@ -86,7 +86,7 @@ async def test_an_offset_is_located(ready: Any) -> None:
     with pytest.raises(OffsetOutOfRange, match="not written yet"):
         await inspection.locate_offset(ready.driver, pb.LocateOffsetRequest(name="s", offset=10))
     await streams.trim_stream(ready.driver, pd_pb2.TrimStreamRequest(request_id="t", name="s", trim_offset=5))
-    with pytest.raises(OffsetOutOfRange, match="was trimmed"):
+    with pytest.raises(OffsetTrimmed, match="was trimmed"):
         await inspection.locate_offset(ready.driver, pb.LocateOffsetRequest(name="s", offset=4))
     with pytest.raises(StreamNotFound):
         await inspection.locate_offset(ready.driver, pb.LocateOffsetRequest(name="nobody"))

@@ -13,7 +13,7 @@ from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import OBJECT_SCHEMA, ObjectWriter, WrittenObject
 from rangelog.tier.restore.describing import describe, digest_of
 from rangelog.tier.restore.plan import RestoreOptions
-from rangelog.tier.restore.reading import NO_SNAPSHOT, BucketReading, read_bucket, read_plan
+from rangelog.tier.restore.reading import NO_SNAPSHOT, BucketReading, read_bucket, read_plan, read_snapshot
 from rangelog_core import tier_snapshot
 from rangelog_core.errors import Corruption, InvalidArgument, UnsupportedVersion
 from rangelog_core.object_keys import manifest_key, object_key, snapshot_key
@@ -72,7 +72,7 @@ def small() -> tuple[LostCluster, int]:
 
 def read(store: ObjectStore, **options: Any) -> BucketReading:
     """Read the bucket."""
-    return read_bucket(store, **({"cluster_id": None, "snapshot_id": None} | options))
+    return read_bucket(store, read_snapshot(store, **({"cluster_id": None, "snapshot_id": None} | options)))
 
 
 def test_an_object_that_nobody_listed_is_taken_by_its_own_words(store: ObjectStore, tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""A page that is empty and says that there is more is not the end of a list, for whoever decides by the list."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangelog._metadata import Metadata
+from rangelog.tier.scrub_sources import CommittedObjects
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.net.manifest_calls import _committed
+from rangelog_core.net.pages import goes_on
+from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_server.agent.lost_range_recovery import _ranges_of
+
+
+class Pd:
+    """A placement driver that lists one object or range, and then nothing, and says each time that there is more."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    async def list_objects(self, request: pd_pb2.ListObjectsRequest, timeout_s: float) -> pd_pb2.ListObjectsResponse:
+        self.pages += 1
+        objects = [common_pb2.Object(key="a", end_offset=10)] if self.pages == 1 else []
+        return pd_pb2.ListObjectsResponse(objects=objects, more=True)
+
+    async def list_ranges(self, request: pd_pb2.ListRangesRequest, timeout_s: float) -> pd_pb2.ListRangesResponse:
+        self.pages += 1
+        ranges = [common_pb2.Range(index=0)] if self.pages == 1 else []
+        return pd_pb2.ListRangesResponse(ranges=ranges, more=True, stream=common_pb2.Stream(stream_id=1))
+
+
+async def _of_a_scrub(pd: Any) -> None:
+    objects = CommittedObjects(pd, 1, 1.0)
+    while await objects.peek() is not None:
+        await objects.take()
+
+
+async def _of_a_manifest(pd: Any) -> None:
+    await _committed(pd, 1.0, common_pb2.Stream(stream_id=1))
+
+
+async def _of_a_reader(pd: Any) -> None:
+    await Metadata.ranges(SimpleNamespace(pd=pd), "s", 0)  # type: ignore[arg-type]
+
+
+async def _of_a_server(pd: Any) -> None:
+    async for _ in _ranges_of(pd, SimpleNamespace(name="rs1", incarnation=1), 1):  # type: ignore[arg-type]
+        pass
+
+
+@pytest.mark.parametrize("read", [_of_a_scrub, _of_a_manifest, _of_a_reader, _of_a_server])
+async def test_a_list_that_breaks_off_is_an_error(read: Any) -> None:
+    """A scrub would take what is missing in it for orphans, a manifest would lack objects, a reader ranges."""
+    pd = Pd()
+    with pytest.raises(ProtocolViolation, match="what was listed is not all"):
+        await read(pd)
+    assert pd.pages == 2
+
+
+def test_a_list_ends_where_it_says_so() -> None:
+    """Also with an empty page."""
+    assert (goes_on(True, [1]), goes_on(False, [1]), goes_on(False, [])) == (True, False, False)
