@@ -106,9 +106,8 @@ class TopicProducer:
         self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
         self._pace = pace or Pace()
         self._core = ProducerCore(
-            batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX, epoch=self.producer_epoch,
-            dated=producer_id is None,
-        )  # fmt: skip
+            batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX,
+            epoch=self.producer_epoch, dated=producer_id is None)  # fmt: skip
         self._records = RecordRows()
         self._rows = self._records.rows
         self._waiters = Waiters()
