@@ -110,12 +110,7 @@ class Runtime:
             calls = self._calls(client)
             stack.push_async_callback(calls.close)
             inquiries = Inquiries(calls)
-            owned.on_staged, owned.verify, owned.scaling.end_transaction = (
-                inquiries.note,
-                inquiries.verify,
-                inquiries.end,
-            )
-            owned.broker_version = lambda: journals.broker_version
+            _join(owned, journals, inquiries)
             add_services(stack, control, settings, client, calls, topics, journals, owned, rights)
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
@@ -279,3 +274,10 @@ class Runtime:
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             port.sweep()
+
+
+def _join(owned: OwnedShards, journals: OwnedJournals, inquiries: Inquiries) -> None:
+    """Have the shards ask coordinators of transactions, and follow the broker version."""
+    owned.on_staged, owned.verify = inquiries.note, inquiries.verify
+    owned.scaling.end_transaction = inquiries.end
+    owned.broker_version = lambda: journals.broker_version
