@@ -146,6 +146,9 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("watermark-any-position", "a note names records that nobody wrote", "rangelog_broker.watermarks.shard_ends",
           "        end = await asyncio.shield(known.next)\n        end.check_reached(",
           "        await asyncio.shield(known.next)\n        print(", "watermarks/test_watermarks_service.py"),
+    _tested("watermark-asks-without-bound", "notes of a topic of thousands of shards have the placement driver asked for each",
+          "rangelog_broker.watermarks.shard_ends", "min(PAUSE_S_MAX, len(self._asking) / QUESTIONS_PER_S)", "0.0",
+          "watermarks/test_shard_ends.py"),
     _tested("watermark-end-of-before", "an end that was asked for before a note came refuses it",
           "rangelog_broker.watermarks.shard_ends",
           "            known.next = None  # who comes from now on waits for the next answer\n"

@@ -16,6 +16,9 @@ from rangelog_proto.v1 import watermark_pb2
 
 AT_ONCE = 64
 """Shards that are asked about at a time."""
+QUESTIONS_PER_S = 200
+PAUSE_S_MAX = 5.0
+"""Where notes name more shards than are asked about in a second, the pauses are longer, up to this: a note waits so long."""
 
 
 class StreamEnd(Protocol):
@@ -45,7 +48,7 @@ class ShardEnds:
     """The shards of one journal's topics. For one event loop; `close` it."""
 
     def __init__(self, find_end: FindEnd, pause_s: float) -> None:
-        """`pause_s`: between two questions about a shard."""
+        """`pause_s`: between two questions about a shard, at least."""
         self._find_end = find_end
         self._pause_s = pause_s
         self._loop = asyncio.get_running_loop()
@@ -81,7 +84,8 @@ class ShardEnds:
         end.check_reached(offset, "a note of a time: ", f"shard {shard_id}")
 
     async def _ask(self, name: str, known: _Known) -> StreamEnd:
-        await asyncio.sleep(known.asked_at + self._pause_s - self._loop.time())
+        pause_s = max(self._pause_s, min(PAUSE_S_MAX, len(self._asking) / QUESTIONS_PER_S))
+        await asyncio.sleep(known.asked_at + pause_s - self._loop.time())
         async with self._turns:
             known.next = None  # who comes from now on waits for the next answer
             known.asked_at = self._loop.time()
