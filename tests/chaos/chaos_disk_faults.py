@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from tests.chaos.chaos_cluster import PDS
+from rangelog_proto.v1 import pd_pb2
+from tests.chaos.chaos_cluster import PDS, RANGE_SERVERS
 from tests.chaos.chaos_faults import BURST, FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault, Restarted
 from tests.chaos.chaos_trace import Tracer
 from tests.support.waiting import eventually
@@ -93,29 +94,57 @@ class DiskFull(Fault):
     name = "disk-full"
     needs = frozenset({"disk"})
     hold_s = (6.0, 8.0)
-    _victim = ""
+    _victims: tuple[str, ...] = ()
+
+    def choose(self) -> tuple[str, ...]:
+        """Whose disks are full."""
+        return (self.a_range_server(BURST),)
 
     def inject(self) -> str:
         """See Fault. The burst needs a new segment of the log sooner or later, and finds no room for it."""
         load = self.system.load
         load.begin(BURST)
         eventually(lambda: load.current[BURST].pulse.records > 0, "the burst gets no acks", OPENS_WITHIN_S)
-        self._victim = self.a_range_server(BURST)
-        taken = self.system.disks.fill(self._victim)
-        return f"{self._victim}, {taken >> 20} MiB taken"
+        self._victims = self.choose()
+        taken = sum(self.system.disks.fill(victim) for victim in self._victims)
+        return f"{', '.join(self._victims)}, {taken >> 20} MiB taken"
 
     def heal(self) -> None:
         """See Fault."""
-        victim, self._victim = self._victim, ""
-        if victim:
+        victims, self._victims = self._victims, ()
+        for victim in victims:
             self.system.disks.relieve(victim)
         if BURST in self.system.load.current:
             self.system.load.end(BURST, FLUSHES_WITHIN_S)
-        process = self.system.cluster.members.get(victim)
-        if process is not None and not process.running:
-            said = process.last_words()
-            self.system.cluster.start_member(victim, wait=False)
-            raise AssertionError(f"{victim} ended because its disk was full: {said}")
+        ended = {each: self.system.cluster.members[each] for each in victims}
+        said = {name: process.last_words() for name, process in ended.items() if not process.running}
+        for name in said:
+            self.system.cluster.start_member(name, wait=False)
+        assert not said, f"ended because the disk was full: {said}"
+
+
+class MostDisksFull(DiskFull):
+    """The disks of all range servers but one are full: soon nothing is acked, and the cluster says why, until there is room."""
+
+    name = "disks-full"
+    side = "all"
+    hold_s = (8.0, 12.0)
+    SAID_WITHIN_S = 30.0
+
+    def choose(self) -> tuple[str, ...]:
+        """See DiskFull."""
+        return tuple(self.dice.sample(RANGE_SERVERS, len(RANGE_SERVERS) - 1))
+
+    def inject(self) -> str:
+        """See Fault. Returns once a server has said that its log has no room."""
+        hit = super().inject()
+        eventually(self._is_said, "no range server says that its log has no room", self.SAID_WITHIN_S)
+        return hit
+
+    def _is_said(self) -> bool:
+        answer = self.system.ask("ListServers", pd_pb2.ListServersRequest())
+        assert isinstance(answer, pd_pb2.ListServersResponse)
+        return any("its log cannot grow" in each.health_reason for each in answer.servers)
 
 
 class DiskLost(Restarted):

@@ -259,8 +259,9 @@ def side_log_seeds() -> list[bytes]:
     owner = ShardOwner(state, 0)
     for sequence in range(7):
         for producer_id in (7, 8):
-            owner.offer(Producer(producer_id, 1, sequence), 2, 1_000)
+            owner.offer(Producer(producer_id, 1, sequence), 2)
     owner.confirmed(owner.next_offset)
+    state.table.expire_idle(1_700_000_000_000, owner.next_offset)
     staging = Staging()
     staged = []
     for sequence in range(5):
