@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rangelog
-from rangelog.errors import AppendTimeout, RangelogError
+from rangelog.errors import RangelogError, StorageFull
 from rangelog_cli.local.processes import Cluster, Launch
 from rangelog_core.limits import MIB
 from tests.integration.helpers.pdctl_command import Pdctl
@@ -36,7 +36,7 @@ async def test_a_cluster_that_takes_no_append_is_not_healthy(tmp_path: Path) -> 
                     while True:
                         await writer.append(bytes(MIB - 1024), timeout_s=3.0)
             await until(lambda: pdctl("cluster", "status").returncode, "it says that it is healthy", 30)
-            with pytest.raises(AppendTimeout, match="no room in the log"):
+            with pytest.raises(StorageFull, match="no room in the log"):
                 await writer.append(bytes(MIB - 1024), timeout_s=3.0)
             status, listed = [
                 await asyncio.to_thread(pdctl, *each) for each in (("cluster", "status"), ("server", "list"))
