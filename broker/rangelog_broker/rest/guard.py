@@ -121,17 +121,16 @@ class Guard:
             raise Overloaded(f"{self._requests_max} requests are running: try again")
         self._running += 1
         try:
-            try:
-                with served(f"REST {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
-                    async with asyncio.timeout(self._request_timeout_s):
-                        if self._rights is not None:
-                            await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
-                        if self._quotas is not None and self._quotas.book.any:
-                            send = await self._hold(self._quotas, caller, len(body), send)
-                        with acting_for(caller, bounds_of(caller)):
-                            await self._app(scope, _Replay(body, receive), send)
-            except TimeoutError:
-                raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
+            with served(f"REST {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
+                async with asyncio.timeout(self._request_timeout_s):
+                    if self._rights is not None:
+                        await self._rights.require(caller, needs_of_path(scope["method"], scope["path"]))
+                    if self._quotas is not None and self._quotas.book.any:
+                        send = await self._hold(self._quotas, caller, len(body), send)
+                    with acting_for(caller, bounds_of(caller)):
+                        await self._app(scope, _Replay(body, receive), send)
+        except TimeoutError:
+            raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
         finally:
             self._running -= 1
 
