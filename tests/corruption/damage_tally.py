@@ -66,7 +66,7 @@ class Thoroughness:
         yield from range((chance.randrange(self.cut_stride) + self.shift) % self.cut_stride, length, self.cut_stride)
 
 
-SHORT = Thoroughness(29, 1, 61)
-SHORT_ENCRYPTED = Thoroughness(83, 1, 179)
+SHORT = Thoroughness(67, 1, 131)
+SHORT_ENCRYPTED = Thoroughness(179, 1, 353)
 """Of files of three times the length, each of whose starts makes keys and a segment."""
 WHOLE = Thoroughness(1, 8, 1)

@@ -48,7 +48,7 @@ class Target:
     time_s_max: float = 2.0
     isolated: bool = False
     plain_share: float = 0.4  # of inputs that get the mutators that know nothing
-    ci_inputs: int = 200
+    ci_inputs: int = 100
     afterwards: Callable[[], None] | None = None
 
 

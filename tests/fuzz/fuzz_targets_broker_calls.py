@@ -133,7 +133,7 @@ TARGETS = (
         None,
         (change_calls,),
         plain_share=0.1,
-        ci_inputs=60,
+        ci_inputs=30,
         peak_bytes_max=32 * MIB,
         afterwards=fuzz_broker.everything_opens,
     ),

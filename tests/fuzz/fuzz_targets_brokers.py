@@ -326,7 +326,7 @@ def change_records(data: bytes, random: Random) -> bytes:
 TARGETS = (
     Target(
         "producer-port", port_seeds, run_port, repair_frames, (change_frames, change_producer, change_frame_header),
-        plain_share=0.1, ci_inputs=150, peak_bytes_max=48 * MIB,
+        plain_share=0.1, ci_inputs=75, peak_bytes_max=48 * MIB,
     ),
     Target("side-log", side_log_seeds, run_side_log, None, (change_records,), plain_share=0.3),
 )  # fmt: skip

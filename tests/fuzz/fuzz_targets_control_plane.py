@@ -304,10 +304,10 @@ def run_server_calls(data: bytes) -> bool:
 
 
 TARGETS = (
-    Target("pd-grpc", pd_seeds, run_pd_calls, None, (change_calls,), plain_share=0.1, ci_inputs=60, peak_bytes_max=24 * MIB),
+    Target("pd-grpc", pd_seeds, run_pd_calls, None, (change_calls,), plain_share=0.1, ci_inputs=30, peak_bytes_max=24 * MIB),
     Target(
         "range-server-grpc", server_seeds, run_server_calls, None,
-        (lambda data, random: change_calls(data, random, SERVER_METHODS),), plain_share=0.1, ci_inputs=60,
+        (lambda data, random: change_calls(data, random, SERVER_METHODS),), plain_share=0.1, ci_inputs=30,
         peak_bytes_max=24 * MIB,
     ),
 )  # fmt: skip

@@ -339,7 +339,7 @@ def run_replies(data: bytes) -> bool:
 TARGETS = (
     Target(
         "data-plane", request_seeds, run_requests, repair_frames,
-        (change_frames, change_frames, change_append, change_frame_header), plain_share=0.1, ci_inputs=150,
+        (change_frames, change_frames, change_append, change_frame_header), plain_share=0.1, ci_inputs=75,
         peak_bytes_max=48 * MIB,
     ),
     Target(

@@ -163,7 +163,7 @@ TARGETS = (
     Target(
         "encrypted-segment", segment_seeds, run_segment, repair,
         (change_header, change_entry, change_payload, swap_entries, in_clear),
-        plain_share=0.15, ci_inputs=75, peak_bytes_max=8 * MIB,
+        plain_share=0.15, ci_inputs=37, peak_bytes_max=8 * MIB,
     ),
     Target("segment-key-header", header_seeds, run_header, repair_header, (change_header,)),
 )  # fmt: skip

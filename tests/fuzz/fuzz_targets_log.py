@@ -291,7 +291,7 @@ _WORDS = ('"name"', '"incarnation"', '"boot"', '"salt"', "null", "true", "[", "{
 TARGETS = (
     Target(
         "wal-segment", segment_seeds, run_segment, repair_segment,
-        (change_entry, change_payload, change_batch, swap_entries), plain_share=0.15, ci_inputs=100, peak_bytes_max=8 * MIB,
+        (change_entry, change_payload, change_batch, swap_entries), plain_share=0.15, ci_inputs=50, peak_bytes_max=8 * MIB,
     ),
     Target("wal-sidecar", sidecar_seeds, run_sidecar, repair_sidecar, (change_row,)),
     Target(

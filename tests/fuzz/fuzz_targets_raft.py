@@ -346,9 +346,9 @@ TARGETS = (
     Target("pd-journal", journal_seeds, run_journal, repair_journal, (change_record,), plain_share=0.25),
     Target("pd-vote", vote_seeds, run_vote, repair_vote),
     Target("pd-snapshot-file", snapshot_seeds, run_snapshot, repair_snapshot, (change_snapshot,)),
-    Target("raft-message", message_seeds, run_message, None, (change_message,), peak_bytes_max=90 * MIB, ci_inputs=75),
-    Target("raft-packing", message_seeds, run_packed, None, (change_message,), peak_bytes_max=90 * MIB, ci_inputs=75),
-    Target("raft-hello", hello_seeds, run_hello, ci_inputs=75),
-    Target("raft-link", link_seeds, run_link, repair_link, ci_inputs=100),
+    Target("raft-message", message_seeds, run_message, None, (change_message,), peak_bytes_max=90 * MIB, ci_inputs=37),
+    Target("raft-packing", message_seeds, run_packed, None, (change_message,), peak_bytes_max=90 * MIB, ci_inputs=37),
+    Target("raft-hello", hello_seeds, run_hello, ci_inputs=37),
+    Target("raft-link", link_seeds, run_link, repair_link, ci_inputs=50),
 )
 __all__ = ["TARGETS", "Corruption", "holding"]

@@ -355,7 +355,7 @@ TARGETS = (
         None,
         (change_request,),
         plain_share=0.08,
-        ci_inputs=150,
+        ci_inputs=75,
         peak_bytes_max=32 * MIB,
         afterwards=fuzz_broker.everything_opens,
     ),

@@ -237,7 +237,7 @@ TARGETS = (
     Target(
         "pd-commands", lambda: [framed(history()), framed(history()[:9]), framed(topic_history(1))], run_commands, None,
         (change_history,),
-        plain_share=0.05, ci_inputs=100,
+        plain_share=0.05, ci_inputs=50,
     ),
     Target(
         "pd-state-snapshot", snapshot_seeds, run_restore, None, (change_snapshot,), plain_share=0.15,

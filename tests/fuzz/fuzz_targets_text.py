@@ -395,12 +395,12 @@ _URLS = (
 TARGETS = (
     Target(
         "pd-settings", lambda: [_PD_TOML, b"a = " + DEEP, b"n = " + b"9" * 5_000], run_pd_toml, None, words(*_TOML_WORDS),
-        ci_inputs=60,
+        ci_inputs=30,
     ),
-    Target("server-settings", lambda: [_SERVER_TOML], run_server_toml, None, words(*_TOML_WORDS), ci_inputs=100),
+    Target("server-settings", lambda: [_SERVER_TOML], run_server_toml, None, words(*_TOML_WORDS), ci_inputs=50),
     Target(
         "local-plan", lambda: [plan_seed(), DEEP], run_plan, None,
-        words('"pds"', '"format"', "1", "null", "[]", "{}", '"x"', '"tier_url"', '"host"'), ci_inputs=125,
+        words('"pds"', '"format"', "1", "null", "[]", "{}", '"x"', '"tier_url"', '"host"'), ci_inputs=62,
     ),
     Target(
         "context", lambda: [b'{"name": "local", "pd": ["a:1"]}', DEEP], run_context, None,
@@ -417,7 +417,7 @@ TARGETS = (
     Target(
         "tier-url", lambda: list(_URLS), run_tier_url, None,
         words("s3://", "file://", "?", "&", "#", "@", "endpoint=", "region=", "create=true", "[", "]", "%2e%2e", "..", "//", "http://"),
-        peak_bytes_max=64 * MIB, time_s_max=10.0, ci_inputs=30,
+        peak_bytes_max=64 * MIB, time_s_max=10.0, ci_inputs=15,
     ),
     Target(
         "object-key", lambda: [b"streams/1/ranges/00000003/0-1-42.parquet"], run_key, None,
@@ -440,7 +440,7 @@ TARGETS = (
         words('"cut"', '"offsets"', '"topic_id"', "{", "}", "[", ":", ",", '"0"', "-1", "1e3", "true", "null", "9" * 30),
     ),
     Target("lines", lambda: [b"one\ntwo\r\n\nlast", b"\r\n" * 5, b"x" * 300], run_lines),
-    Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=80),
+    Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=40),
     Target("record", lambda: [b"value", b"12345678\xff\xff", b"abc"], run_record),
     Target("grpc-status", status_seeds, run_status, None, (change_status,)),
 )  # fmt: skip

@@ -213,10 +213,10 @@ def run_description(data: bytes) -> bool:
 TARGETS = (
     Target(
         "tier-object", lambda: [written()[0], *foreign_objects()], run_object, None, (change_footer,), plain_share=0.3,
-        peak_bytes_max=32 * MIB, isolated=True, ci_inputs=125,
+        peak_bytes_max=32 * MIB, isolated=True, ci_inputs=62,
     ),
     Target(
         "tier-description", description_seeds, run_description, None, (change_description,), plain_share=0.15,
-        peak_bytes_max=32 * MIB, isolated=True, ci_inputs=75,
+        peak_bytes_max=32 * MIB, isolated=True, ci_inputs=37,
     ),
 )  # fmt: skip

@@ -16,9 +16,11 @@ from tests.corruption.s3_faults import described_once
 from tests.fuzz import fuzz_corpus
 from tests.fuzz.fuzz_engine import Campaign, Tally, Target, judge
 from tests.fuzz.fuzz_targets import TARGETS
+from tests.simulation.fresh_seeds import commit_id, fresh_seed
 
 HERE = Path(__file__).resolve().parent
-SEED = 20_261
+SEED = fresh_seed(commit_id())
+"""Other inputs for each commit."""
 IN_PROCESS = [name for name, target in TARGETS.items() if not target.isolated]
 ACCEPT_ALL = ("pd-commands", "rendering")
 REFUSE_ALL = ("raft-hello",)
@@ -69,7 +71,7 @@ def test_a_decoder_survives_the_corpus_and_fresh_inputs(name: str) -> None:
 
 def test_decoders_in_native_code_survive_in_a_process_of_their_own() -> None:
     """Arrow and Parquet are handed hostile bytes: their process ends as it should."""
-    command = [sys.executable, str(HERE / "run.py"), "--plain", "--inputs", "40", "--seed", str(SEED), "--no-figures"]
+    command = [sys.executable, str(HERE / "run.py"), "--plain", "--inputs", "25", "--seed", str(SEED), "--no-figures"]
     for name in ISOLATED:
         command += ["--target", name]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)

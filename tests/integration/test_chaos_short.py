@@ -14,6 +14,7 @@ from rangelog_core.net.owner_calls import JOURNALS
 from tests.chaos import chaos_engine, chaos_report, chaos_vanished
 from tests.chaos.chaos_faults import REGISTRY
 from tests.chaos.chaos_proxy import DelayProxy
+from tests.simulation.fresh_seeds import commit_id, fresh_seed
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(600)]
 
@@ -26,22 +27,24 @@ KINDS = (
     "flush-fails",
     "disk-lost",
 )
-SEED = 20
-EACH_KIND_EVERYWHERE = 5
-"""The others need a network namespace or strace."""
+NOT_EVERYWHERE = {"range-server-cut-off", "flush-fails"}
+"""They need a network namespace and strace."""
+OF_A_COMMIT = 3
 
 
 def test_nothing_acked_is_lost_under_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Kills, a pause with a takeover, a partition, a failing flush and a lost disk: all acked is read back, once, in order."""
+    """Kinds drawn from the commit's id, each in its turn, amid load: all acked is read back, once, in order."""
+    seed = fresh_seed(commit_id())
+    kinds = random.Random(seed).sample(KINDS, OF_A_COMMIT)
     said: list[str] = []
-    result = chaos_engine.run(tmp_path / "run", KINDS, 1, SEED, said.append)
+    result = chaos_engine.run(tmp_path / "run", kinds, 1, seed, said.append)
     with capsys.disabled():
         print(f"\n{result.last_line}")
     assert result.clean, "\n".join([*said, result.text])
-    assert result.figures["faults"] >= EACH_KIND_EVERYWHERE, said
+    assert result.figures["faults"] >= len({*kinds} - NOT_EVERYWHERE), said
     assert result.figures["acked"] == result.figures["final"] - result.figures["unknown_found"]
     assert result.figures["read"] > 0
-    assert result.figures["takeovers"] == 1
+    assert result.figures["takeovers"] == ("writer-paused" in kinds)
     assert result.figures["opened_again"] > JOURNALS
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import PreconditionFailed, RangeNotFound, WriterFenced
-from rangelog_pd.state.results import RESULTS_AGE_MS_MAX, RESULTS_KEPT_MIN
+from rangelog_pd.state import results
+from rangelog_pd.state.results import RESULTS_AGE_MS_MAX
 from rangelog_pd.state.versions import LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
@@ -87,10 +88,13 @@ def test_a_writer_that_leaves_an_empty_range_leaves_nothing_behind(pd: Any, idle
 
 
 @pytest.mark.parametrize("end", [10, 11])
-def test_a_seal_that_is_repeated_when_its_result_is_forgotten_gets_the_next_range(pd: Any, idle: int, end: int) -> None:
+def test_a_seal_that_is_repeated_when_its_result_is_forgotten_gets_the_next_range(
+    pd: Any, idle: int, end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Placement drivers may be away longer than results are kept: the writer goes on where its seal has put it."""
+    monkeypatch.setattr(results, "RESULTS_KEPT_MIN", 1)
     first = pd.seal(idle, 1, 1, end, *BCD, request_id="seal")
-    for number in range(RESULTS_KEPT_MIN + 1):
+    for number in range(2):
         pd.create_stream(f"t{number}", request_id=f"t{number}")
     pd.pass_ms(RESULTS_AGE_MS_MAX + 1)
     pd.create_stream("later", request_id="later")

@@ -22,7 +22,7 @@ def test_flights_are_all_there_in_timetable_order() -> None:
     first = json.loads(found[0].value)
     assert (found[0].timestamp_ms, found[0].key) == (1_357_035_300_000, b"UA")  # 2013-01-01 05:15 in New York
     assert (first["flight"], first["dep_delay"], first["tailnum"]) == (1545, 2, "N14228")
-    assert sum(json.loads(flight.value)["dep_time"] is None for flight in found) == 8_255
+    assert sum(b'"dep_time":null' in flight.value for flight in found) == 8_255
 
 
 def test_spool_gives_back_the_flights(tmp_path: Path) -> None:

@@ -386,5 +386,5 @@ class PlacementDriver(RuleBasedStateMachine):
             assert state.streams[stream.stream_id].trim_offset == stream.trim
 
 
-PlacementDriver.TestCase.settings = settings(max_examples=75, stateful_step_count=50, deadline=None)
+PlacementDriver.TestCase.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
 TestPlacementDriver = PlacementDriver.TestCase

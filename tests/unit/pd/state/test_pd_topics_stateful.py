@@ -475,5 +475,5 @@ def inside(cuts: set[int], start: int, end: int) -> list[int]:
     return [each for each in sorted(cuts) if start < each < end]
 
 
-Topics.TestCase.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
+Topics.TestCase.settings = settings(max_examples=25, stateful_step_count=50, deadline=None)
 TestTopics = Topics.TestCase
