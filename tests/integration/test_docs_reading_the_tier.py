@@ -215,6 +215,7 @@ async def test_on_a_directory(cluster_factory: ClusterFactory, tmp_path: Path) -
     await examples_hold(cluster, url, tmp_path, PAGE)
 
 
+@pytest.mark.long
 async def test_on_s3(cluster_factory: ClusterFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the one that needs an extension of DuckDB."""
     server = S3Server(tmp_path)

@@ -328,6 +328,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     server.process.kill()
 
 
+@pytest.mark.long
 async def test_on_s3(cluster_factory: ClusterFactory, tmp_path: Path, s3: S3Server) -> None:
     """The same stream; the warehouse is in the bucket as well, and the endpoint is that of the tier's URL."""
     cluster = cluster_factory(pds=1, tier_url=s3.tier_url, env=SETTINGS)
