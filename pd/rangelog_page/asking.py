@@ -14,8 +14,9 @@ from pdctl.session import Session
 from rangelog import Client
 from rangelog_core.errors import RangelogError, RequestTimeout
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.principals import Port, Principal, Role, check_call, check_port
+from rangelog_core.net.principals import Port, Principal, Role, check_port
 from rangelog_page.shared_answers import SharedAnswers
+from rangelog_pd.handlers.service import RULES
 
 TIMEOUT_S = 4.0
 """Of one question to the cluster."""
@@ -66,7 +67,7 @@ def require(principal: Principal | None, needs: tuple[Need, ...]) -> None:
         if isinstance(each, Port):
             check_port(principal, each)
         else:
-            check_call(principal, f"/{each}")
+            RULES.check(principal, f"/{each}")
 
 
 def may(principal: Principal | None, *needs: Need) -> bool:

@@ -17,7 +17,7 @@ from rangelog_pd import metrics
 from rangelog_pd.audit_writer import AuditWriter
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import add_services
+from rangelog_pd.handlers.service import RULES, add_services
 from rangelog_pd.joining import group_to_join, note_group
 from rangelog_pd.restoring import restore
 from rangelog_pd.settings import PdSettings
@@ -66,7 +66,7 @@ class Runtime:
         driver = Driver(settings, consensus, machine)
         watched = AsyncExitStack()
         verifier = open_verifier(watched, settings, driver.token_trust)
-        server = GrpcServer(token=settings.token, tls=tls, refused=driver.note_refusal, verifier=verifier)
+        server = GrpcServer(token=settings.token, tls=tls, refused=driver.note_refusal, verifier=verifier, rules=RULES)
         service_names = add_services(driver, server.server)
         server.hold_by(driver.quotas.hold_call)
         snapshots = TierSnapshots(driver)

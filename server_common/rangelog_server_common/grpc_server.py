@@ -35,14 +35,7 @@ from rangelog_core.net.acting import ACTING_KEY, WITHIN_KEY, represented
 from rangelog_core.net.bearer import is_bearer
 from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
-from rangelog_core.net.principals import (
-    Port,
-    Principal,
-    check_call,
-    check_caller,
-    check_port,
-    principal_of,
-)
+from rangelog_core.net.principals import RULES, CallRules, Port, Principal, Role, check_port, principal_of
 from rangelog_core.net.tls import TlsConfig, certificates_of
 from rangelog_core.tracing import served
 from rangelog_server_common.logs_service import LOGS_SERVICE_NAME, add_logs_service
@@ -79,9 +72,16 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Checks the token and maps errors, for every unary call but those of health and reflection."""
 
     def __init__(
-        self, token: str | None, port: Port = Port.PD_API, *, tls: bool = False, verifier: TokenVerifier | None = None
+        self,
+        token: str | None,
+        port: Port = Port.PD_API,
+        *,
+        tls: bool = False,
+        verifier: TokenVerifier | None = None,
+        rules: CallRules = RULES,
     ) -> None:
         """`token`: the shared secret. `tls`: callers have certificates, or tokens if there is a `verifier` of those."""
+        self._rules = rules
         self._secret = token or None
         self._port = port
         self._tls = tls
@@ -108,16 +108,16 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 principal = self._caller(context, handler_call_details, is_open=is_open)
                 if principal is not None:
                     check_port(principal, self._port)
-                    check_call(principal, method)
+                    self._rules.check(principal, method)
                 asker = self._asker(principal, handler_call_details)
                 _CALLER.set((asker,))
                 request = _parsed(handler.request_deserializer, data)
                 if principal is not None:
-                    check_caller(principal, method, request)
+                    self._rules.check_caller(principal, method, request)
                     if self.check_rights is not None:
                         await self.check_rights(principal, method, request)
                 counted = None
-                if self.hold is not None and not is_open:
+                if self.hold is not None and not is_open and Role.CLIENT in self._rules.roles_of(method):
                     counted = await self.hold(asker, method, context.time_remaining(), request)
                 with served(method.removeprefix("/"), handler_call_details.invocation_metadata or ()):
                     async with asyncio.timeout(CALL_TIMEOUT_S):
@@ -165,7 +165,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if not said:
             return principal
         asker = represented(principal, said, _shown_as(details, WITHIN_KEY), self._port)
-        check_call(asker, details.method)
+        self._rules.check(asker, details.method)
         return asker
 
 
@@ -244,16 +244,18 @@ class GrpcServer:
         port: Port = Port.PD_API,
         refused: Refused | None = None,
         verifier: TokenVerifier | None = None,
+        rules: CallRules = RULES,
     ) -> None:
         """`port`: what the server is, for those who may use it with TLS. `refused`: is told of each refused caller.
 
         `token`: the shared secret. `verifier`: of tokens, which are accepted in place of certificates then.
+        `rules`: who may make its calls.
         """
         from grpc_health.v1 import health, health_pb2_grpc
 
         self._tls = tls
         self._tokens = verifier is not None
-        interceptor = ErrorInterceptor(token, port, tls=tls is not None, verifier=verifier)
+        interceptor = ErrorInterceptor(token, port, tls=tls is not None, verifier=verifier, rules=rules)
         interceptor.refused = refused
         self.calls = interceptor.calls
         self._interceptor = interceptor

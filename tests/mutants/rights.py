@@ -10,6 +10,7 @@ _TABLE = "rangelog_pd.state.rights_table"
 _RESOURCES = "rangelog_pd.state.resources"
 _SNAPSHOT = "rangelog_pd.state.snapshot"
 _CALLS = "rangelog_pd.handlers.client_rights"
+_NEEDS = "rangelog_pd.handlers.needs"
 _DRIVER = "rangelog_pd.driver"
 _GRANTS = "rangelog_server_common.rights.grants"
 _GUARD = "rangelog_server_common.rights.guard"
@@ -50,7 +51,7 @@ RIGHTS: tuple[Mutant, ...] = (
          "    if not refused:\n", "    if len(refused) < len(items):\n", _API),
     rare("rights-lists-all", "a list tells the names of all streams", _CALLS,
          "for row in rows if _shown(", "for row in rows if True or _shown(", _API),
-    rare("rights-name-or-id", "the id of one's own stream beside the name of another's opens that", _CALLS,
+    rare("rights-name-or-id", "the id of one's own stream beside the name of another's opens that", _NEEDS,
          "        if name or not stream_id:\n", "        if not stream_id:\n", _API),
     rare("rights-stale-leader", "a new leader does not know yet what the one before was told", _DRIVER,
          "        if self._leading_term != self.consensus.status().term:\n", "        if False:\n", _API),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pytest_asyncio import is_async_test
 
+from rangelog_pd.handlers.service import RULES
 from rangelog_proto.v1 import pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server_common.grpc_server import GrpcServer
@@ -68,7 +69,7 @@ async def start_pd() -> AsyncIterator[StartPd]:
 
         async def start(*, token: str | None = None, listen: str = "127.0.0.1:0", **handlers: Handler) -> FakePd:
             fake = FakePd(handlers)
-            fake.server = GrpcServer(token=token)
+            fake.server = GrpcServer(token=token, rules=RULES)
             add_PlacementDriverServicer_to_server(fake, fake.server.server)
             port = await fake.server.start(listen, (SERVICE_NAME,))
             stack.push_async_callback(fake.server.stop, 0)

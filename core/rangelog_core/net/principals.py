@@ -10,7 +10,7 @@ What holds: a certificate with no role, an unknown one, or two is of nobody; wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -107,133 +107,84 @@ def principal_of_certificate(certificate: Mapping[str, object]) -> Principal:
 
 # ---- which roles may use what
 
-_USERS = frozenset({Role.CLIENT, Role.BROKER, Role.RANGE_SERVER, Role.ADMIN})
+USERS = frozenset({Role.CLIENT, Role.BROKER, Role.RANGE_SERVER, Role.ADMIN})
 """Range servers are among them: they recover and copy ranges."""
-_PRODUCERS = frozenset({Role.CLIENT, Role.BROKER, Role.ADMIN})
-_ADMINS = frozenset({Role.ADMIN})
-_ALL = frozenset(Role)
-_WITH_PD = _USERS | {Role.PD}
+PRODUCERS = frozenset({Role.CLIENT, Role.BROKER, Role.ADMIN})
+ADMINS = frozenset({Role.ADMIN})
+ALL = frozenset(Role)
+WITH_PD = USERS | {Role.PD}
 """The leading placement driver writes the audit log to its stream."""
 
 PORT_ROLES: Mapping[Port, frozenset[Role]] = {
-    Port.PD_API: _ALL,
+    Port.PD_API: ALL,
     Port.PD_RAFT: frozenset({Role.PD}),
-    Port.RANGE_DATA: _WITH_PD,
+    Port.RANGE_DATA: WITH_PD,
     Port.RANGE_CONTROL: frozenset({Role.PD, Role.ADMIN}),
-    Port.BROKER_DATA: _PRODUCERS,
-    Port.BROKER_CONTROL: _PRODUCERS,
+    Port.BROKER_DATA: PRODUCERS,
+    Port.BROKER_CONTROL: PRODUCERS,
     Port.BROKER_REST: frozenset({Role.CLIENT, Role.ADMIN}),
-    Port.METRICS: _ALL,  # a process's own certificate is enough for its probes
+    Port.METRICS: ALL,  # a process's own certificate is enough for its probes
     Port.PD_PAGE: frozenset({Role.CLIENT, Role.ADMIN}),
 }
 
 OPEN_SERVICES = ("grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection")
 """Of every gRPC port, for all who may connect."""
 
-SERVICE_ROLES: Mapping[str, frozenset[Role]] = {
-    "rangelog.v1.PlacementDriver": _USERS,
-    "rangelog.v1.Topics": _USERS,
-    "rangelog.v1.Cursors": _USERS,
-    "rangelog.v1.Brokers": _USERS,
-    "rangelog.v1.Logs": _ADMINS,
-    "rangelog.v1.Members": _ADMINS,
-    "rangelog.v1.Operations": _ADMINS,
-    "rangelog.v1.Inspection": _ADMINS,
-    "rangelog.v1.Placement": _ADMINS,
-    "rangelog.v1.Repairs": _ADMINS,
-    "rangelog.v1.Restore": _ADMINS,
-    "rangelog.v1.Tier": _ADMINS,
-    "rangelog.v1.Rights": _ADMINS,
-    "rangelog.v1.Audit": _ADMINS,
-    "rangelog.v1.Tokens": _ADMINS,
-    "rangelog.v1.Quotas": _ADMINS,
-    "rangelog.v1.RangeServer": frozenset({Role.PD, Role.ADMIN}),
-    "rangelog.v1.Groups": _PRODUCERS,
-    "rangelog.v1.Tables": _PRODUCERS,
-    "rangelog.v1.Transactions": _PRODUCERS,
-    "rangelog.v1.Shards": frozenset({Role.BROKER}),
-    "rangelog.v1.Watermarks": _PRODUCERS,
-}
-"""Who may call a service, but for the methods below."""
 
-METHOD_ROLES: Mapping[str, frozenset[Role]] = {
-    "rangelog.v1.PlacementDriver/RegisterServer": frozenset({Role.RANGE_SERVER}),
-    "rangelog.v1.PlacementDriver/Heartbeat": frozenset({Role.RANGE_SERVER}),
-    "rangelog.v1.PlacementDriver/PrepareObject": frozenset({Role.RANGE_SERVER}),
-    "rangelog.v1.PlacementDriver/CommitObject": frozenset({Role.RANGE_SERVER}),
-    "rangelog.v1.PlacementDriver/PrepareRepack": frozenset({Role.CLIENT, Role.RANGE_SERVER, Role.ADMIN}),
-    "rangelog.v1.PlacementDriver/CommitRepack": frozenset({Role.CLIENT, Role.RANGE_SERVER, Role.ADMIN}),
-    "rangelog.v1.PlacementDriver/ListTasks": _ADMINS,
-    "rangelog.v1.PlacementDriver/DescribeCluster": _ALL,
-    "rangelog.v1.PlacementDriver/DescribeStream": _WITH_PD,
-    "rangelog.v1.PlacementDriver/OpenWriter": _WITH_PD,
-    "rangelog.v1.PlacementDriver/OpenWriters": _WITH_PD,
-    "rangelog.v1.PlacementDriver/CreateRange": _WITH_PD,
-    "rangelog.v1.PlacementDriver/SealRange": _WITH_PD,
-    "rangelog.v1.PlacementDriver/SealRanges": _WITH_PD,
-    "rangelog.v1.PlacementDriver/ProveEnd": _WITH_PD,
-    "rangelog.v1.PlacementDriver/ListRanges": _WITH_PD,
-    "rangelog.v1.PlacementDriver/ListObjects": _WITH_PD,
-    "rangelog.v1.PlacementDriver/ListServers": _WITH_PD,
-    "rangelog.v1.PlacementDriver/Watch": _WITH_PD,
-    "rangelog.v1.Topics/CommitScale": frozenset({Role.BROKER}),
-    "rangelog.v1.Topics/EndShard": frozenset({Role.BROKER}),
-    "rangelog.v1.Topics/EnsureLog": frozenset({Role.BROKER}),
-    "rangelog.v1.Topics/ReportConsumed": frozenset({Role.BROKER}),
-    "rangelog.v1.Brokers/RegisterBroker": frozenset({Role.BROKER}),
-    "rangelog.v1.Brokers/BrokerHeartbeat": frozenset({Role.BROKER}),
-    "rangelog.v1.Members/ListMembers": _ALL,
-    "rangelog.v1.Members/TransferLeadership": frozenset({Role.PD, Role.ADMIN}),  # before a leader stops
-    "rangelog.v1.Operations/CheckImpact": frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN}),  # may I stop now?
-    "rangelog.v1.Tier/DescribeTier": _WITH_PD,
-    "rangelog.v1.Rights/CheckRights": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
-    "rangelog.v1.Tokens/GetTokenTrust": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
-    "rangelog.v1.Quotas/ListQuotas": frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN}),
-    "rangelog.v1.Tier/FindObjects": frozenset({Role.RANGE_SERVER, Role.ADMIN}),
-    "rangelog.v1.Groups/MergePositions": frozenset({Role.BROKER}),
-}
+@dataclass(frozen=True, slots=True)
+class CallRules:
+    """Who may make the gRPC calls of some services; calls are named "package.Service/Method".
+
+    Args:
+        roles: who may make a call, by its name, or by that of its service.
+        caller_fields: by call: the field of a request by which the caller says who it is.
+    """
+
+    roles: Mapping[str, frozenset[Role]]
+    caller_fields: Mapping[str, str] = field(default_factory=dict)
+
+    def roles_of(self, method: str) -> frozenset[Role]:
+        """Return who may make the call "/package.Service/Method"."""
+        called = method.removeprefix("/")
+        service, _, _ = called.partition("/")
+        if service in OPEN_SERVICES:
+            return ALL
+        return self.roles.get(called) or self.roles.get(service, frozenset())
+
+    def check(self, principal: Principal, method: str) -> None:
+        """Raise RoleForbids where the principal may not make the call "/package.Service/Method"."""
+        _check(principal, self.roles_of(method), method.rpartition(".")[2].replace("/", "."))
+
+    def check_caller(self, principal: Principal, method: str, request: object) -> None:
+        """Raise RoleForbids where a request says that it is from another process than its certificate."""
+        caller_field = self.caller_fields.get(method.removeprefix("/"))
+        if caller_field is None or principal.name == ANY_NAME:
+            return
+        said = getattr(request, caller_field)
+        if said != principal.name:
+            raise RoleForbids(
+                f"the caller says that it is {said[:100]!r}, with the certificate of {principal}: give each process its own"
+            )
 
 
-CALLER_FIELDS: Mapping[str, str] = {
-    "rangelog.v1.PlacementDriver/RegisterServer": "server",
-    "rangelog.v1.PlacementDriver/Heartbeat": "server",
-    "rangelog.v1.PlacementDriver/PrepareObject": "server",
-    "rangelog.v1.PlacementDriver/CommitObject": "server",
-    "rangelog.v1.Brokers/RegisterBroker": "name",
-    "rangelog.v1.Brokers/BrokerHeartbeat": "name",
-}
-"""The field of a request by which the caller says who it is."""
+RULES = CallRules(
+    {
+        "rangelog.v1.Logs": ADMINS,
+        "rangelog.v1.RangeServer": frozenset({Role.PD, Role.ADMIN}),
+        "rangelog.v1.Groups": PRODUCERS,
+        "rangelog.v1.Groups/MergePositions": frozenset({Role.BROKER}),
+        "rangelog.v1.Tables": PRODUCERS,
+        "rangelog.v1.Transactions": PRODUCERS,
+        "rangelog.v1.Shards": frozenset({Role.BROKER}),
+        "rangelog.v1.Watermarks": PRODUCERS,
+    }
+)
+"""Of range servers and brokers, and of what all servers have."""
 
 
 def check_port(principal: Principal, port: Port) -> None:
     """Raise RoleForbids where the principal may not use the port."""
     _check(principal, PORT_ROLES[port], f"the {port}")
-
-
-def roles_of_call(method: str) -> frozenset[Role]:
-    """Return who may make a gRPC call, by its full name, "/package.Service/Method"."""
-    called = method.removeprefix("/")
-    service, _, _ = called.partition("/")
-    if service in OPEN_SERVICES:
-        return _ALL
-    return METHOD_ROLES.get(called) or SERVICE_ROLES.get(service, frozenset())
-
-
-def check_call(principal: Principal, method: str) -> None:
-    """Raise RoleForbids where the principal may not make the gRPC call "/package.Service/Method"."""
-    _check(principal, roles_of_call(method), method.rpartition(".")[2].replace("/", "."))
-
-
-def check_caller(principal: Principal, method: str, request: object) -> None:
-    """Raise RoleForbids where a request says that it is from another process than its certificate."""
-    caller_field = CALLER_FIELDS.get(method.removeprefix("/"))
-    if caller_field is None or principal.name == ANY_NAME:
-        return
-    said = getattr(request, caller_field)
-    if said != principal.name:
-        raise RoleForbids(
-            f"the caller says that it is {said[:100]!r}, with the certificate of {principal}: give each process its own"
-        )
 
 
 def _check(principal: Principal, allowed: frozenset[Role], what: str) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from itertools import islice
 
 from rangelog_core.errors import RoleForbids
 from rangelog_core.ids import AUDIT_STREAM_NAME
-from rangelog_core.net.principals import Principal, Role
+from rangelog_core.net.principals import ADMINS, Principal, Role
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers.call import Call
 from rangelog_proto.v1 import audit_pb2 as pb
 from rangelog_proto.v1 import pd_pb2
 
 PENDING_MAX = 1_000
 """Entries of one answer."""
-
-CALLER: ContextVar[tuple[str, str]] = ContextVar("caller", default=("", ""))
-"""The principal and the host of who makes this call."""
-
 
 _WRITERS = (Role.PD, Role.RANGE_SERVER)
 """Range servers seal what a placement driver that died has left open."""
@@ -36,9 +32,11 @@ def check_writer(
         raise RoleForbids(f"{caller} may not write to the audit log: placement drivers do")
 
 
-async def set_audit(driver: Driver, request: pb.SetAuditRequest) -> pb.SetAuditResponse:
-    """Switch the audit log on or off. Raises Unavailable (the cluster version is too low)."""
-    principal, peer = CALLER.get()
+async def set_audit(
+    driver: Driver, request: pb.SetAuditRequest, caller: tuple[str, str] = ("", "")
+) -> pb.SetAuditResponse:
+    """Switch the audit log on or off. `caller`: its principal and host. Raises Unavailable (the cluster version is too low)."""
+    principal, peer = caller
     note = pb.AuditNote(principal=principal, peer=peer, call="SetAudit", resource="cluster", outcome="OK")
     note.detail = "enabled" if request.enabled else "disabled"
     command = pb.PlacedSetAudit(request=request, note=note, tiered=bool(driver.tier_url()))
@@ -55,3 +53,9 @@ async def describe_audit(driver: Driver, request: pb.DescribeAuditRequest) -> pb
             for sequence in islice(range(first, state.audit.last_sequence + 1), PENDING_MAX)
         ]
         return pb.DescribeAuditResponse(state=state.audit.row(), pending=pending, problem=driver.audit_problem)
+
+
+CALLS = (
+    Call("SetAudit", set_audit, ADMINS, tells_caller=True),
+    Call("DescribeAudit", describe_audit, ADMINS),
+)

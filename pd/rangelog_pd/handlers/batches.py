@@ -16,8 +16,10 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from rangelog_core.errors import InvalidArgument, NoPlacement, RangelogError
+from rangelog_core.net.principals import WITH_PD
 from rangelog_pd.driver import REQUEST_ID_LENGTH_MAX, Driver
-from rangelog_pd.handlers import ranges
+from rangelog_pd.handlers import audit, needs, ranges
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.state.batches import call_error
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1 import pd_state_pb2
@@ -141,3 +143,15 @@ def _answer(error: RangelogError) -> pb.CallError:
     if error.retriable and not isinstance(error, NoPlacement):
         raise error
     return call_error(error)
+
+
+CALLS = (
+    Call(
+        "OpenWriters",
+        open_writers,
+        WITH_PD,
+        needs=needs.Batch("writers", needs.of_stream(needs.WRITES), pb.OpenWritersResponse),
+        check=audit.check_writer,
+    ),
+    Call("SealRanges", seal_ranges, WITH_PD, needs=needs.Batch("seals", needs.seal, pb.SealRangesResponse)),
+)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
+from rangelog_core.net.principals import USERS
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import needs
+from rangelog_pd.handlers.call import BROKERS, Call
 from rangelog_pd.state.owner_tables import JOURNAL_KEYS
 from rangelog_pd.state.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2 as pb
@@ -118,3 +121,12 @@ async def find_owners(driver: Driver, request: pb.FindOwnersRequest) -> pb.FindO
                     response.missing.append(each)
         response.brokers.extend(brokers.values())
     return response
+
+
+CALLS = (
+    Call("RegisterBroker", register_broker, BROKERS, caller_field="name"),
+    Call("BrokerHeartbeat", broker_heartbeat, BROKERS, caller_field="name"),
+    Call("ReportBrokerLost", report_broker_lost, USERS, needs=needs.nothing),
+    Call("ListBrokers", list_brokers, USERS, needs=needs.nothing),
+    Call("FindOwners", find_owners, USERS, needs=needs.nothing, hidden_by_restore=True),
+)

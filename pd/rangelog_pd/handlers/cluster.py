@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from itertools import chain, islice
 
 from rangelog_core.errors import RangelogError
+from rangelog_core.net.principals import ADMINS, WITH_PD
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import needs
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.handlers.servers import describe_servers
 from rangelog_pd.handlers.tier import tier_checks
 from rangelog_pd.reconcile.health import NAMES_MAX, FirstNames, cluster_health
@@ -112,3 +115,9 @@ async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTas
         kept += driver.view.upkeep.repacks.tasks(state, time_ms)
         found = [*([] if request.failing_only else topic_tasks(state, time_ms)), *kept, *found]
     return pb.ListTasksResponse(tasks=found)
+
+
+CALLS = (
+    Call("DescribeCluster", describe_cluster, WITH_PD, needs=needs.nothing),
+    Call("ListTasks", list_tasks, ADMINS),
+)

@@ -12,8 +12,12 @@ from bisect import bisect_right
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import CURSOR_PAGE_SIZE_MAX, CURSOR_SETS_MAX
+from rangelog_core.net.principals import USERS
+from rangelog_core.rights import Verb
 from rangelog_pd.driver import REQUEST_ID_LENGTH_MAX, Driver
+from rangelog_pd.handlers import needs
 from rangelog_pd.handlers.batches import parts
+from rangelog_pd.handlers.call import Call
 from rangelog_proto.v1 import cursor_pb2 as pb
 
 
@@ -64,3 +68,22 @@ async def delete_cursor(driver: Driver, request: pb.DeleteCursorRequest) -> pb.D
     """Delete a cursor. Raises StreamNotFound, InvalidArgument, PreconditionFailed."""
     check_name("cursor", request.name)
     return await driver.propose_request(pb.DeleteCursorResponse, request.request_id, delete_cursor=request)
+
+
+CALLS = (
+    Call(
+        "SetCursors",
+        set_cursors,
+        USERS,
+        needs=needs.Batch("sets", needs.of_cursor(Verb.READ), pb.SetCursorsResponse),
+    ),
+    Call("GetCursor", get_cursor, USERS, needs=needs.of_cursor(Verb.READ)),
+    Call("ListCursors", list_cursors, USERS, needs=needs.of_cursor(Verb.READ)),
+    Call(
+        "DeleteCursor",
+        delete_cursor,
+        USERS,
+        needs=needs.of_cursor(Verb.READ),
+        audit=lambda request: f"cursor {request.name} of stream id {request.stream_id}",
+    ),
+)

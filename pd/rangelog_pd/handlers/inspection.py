@@ -11,7 +11,10 @@ from importlib.metadata import version
 from itertools import islice
 
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, PreconditionFailed
+from rangelog_core.net.principals import ADMINS
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.handlers.servers import describe_servers
 from rangelog_pd.handlers.streams import shown
 from rangelog_pd.placement import ServerHealth
@@ -269,3 +272,12 @@ def _why_not(task: pd_pb2.Task) -> str:
     }
     why = reasons.get(task.kind, "it carries out what was decided: change the topic instead")
     return f"task {task.task_id!r} cannot be cancelled: {why}"
+
+
+CALLS = (
+    Call("InspectRanges", inspect_ranges, ADMINS),
+    Call("LocateOffset", locate_offset, ADMINS),
+    Call("FindTasks", find_tasks, ADMINS),
+    Call("CancelTask", cancel_task, ADMINS, audit=audited.named("task", "task_id")),
+    Call("InspectMember", inspect_member, ADMINS),
+)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, RangelogError
+from rangelog_core.net.principals import ADMINS, WITH_PD, Role
 from rangelog_pd.consensus.rules.changes import GROUP_SIZES
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited, needs
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.state.versions import LEVEL_OPERATIONS, check_enabled
 from rangelog_proto.v1 import members_pb2 as pb
 
@@ -113,3 +116,17 @@ def _check(driver: Driver, name: str) -> None:
         raise InvalidArgument("the name of the member is missing")
     with driver.state() as state:
         check_enabled(LEVEL_OPERATIONS, state.cluster_version, "change_members")
+
+
+CALLS = (
+    Call("ListMembers", list_members, WITH_PD, needs=needs.nothing),
+    Call("AddMember", add_member, ADMINS, audit=audited.named("placement driver")),
+    Call("RemoveMember", remove_member, ADMINS, audit=audited.named("placement driver")),
+    Call(
+        "TransferLeadership",
+        transfer_leadership,
+        frozenset({Role.PD, Role.ADMIN}),
+        audit=audited.named("placement driver"),
+    ),
+    Call("SaveState", save_state, ADMINS, audit=audited.cluster),
+)

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 from rangelog_core.errors import EncryptionKeyMissing, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
+from rangelog_core.net.principals import USERS, WITH_PD
+from rangelog_core.rights import Verb
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import needs
+from rangelog_pd.handlers.call import BROKERS, RANGE_SERVERS, Call
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
 from rangelog_pd.state.repacks import check_count
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -125,3 +129,12 @@ async def list_objects(driver: Driver, request: pb.ListObjectsRequest) -> pb.Lis
                 "upgrade it"
             )
         return pb.ListObjectsResponse(objects=found[:size], more=len(found) > size)
+
+
+CALLS = (
+    Call("PrepareObject", prepare_object, RANGE_SERVERS, caller_field="server"),
+    Call("CommitObject", commit_object, RANGE_SERVERS, caller_field="server"),
+    Call("ListObjects", list_objects, WITH_PD, needs=needs.of_stream(Verb.READ | Verb.ADMIN), hidden_by_restore=True),
+    Call("PrepareRepack", prepare_repack, USERS - BROKERS, needs=needs.of_stream(Verb.ADMIN)),
+    Call("CommitRepack", commit_repack, USERS - BROKERS, needs=needs.of_object),
+)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rangelog_core.errors import InvalidArgument, OutcomeUnknown, PreconditionFailed, RangeNotFound
+from rangelog_core.net.principals import ADMINS, Role
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.handlers.servers import describe_server, describe_servers
 from rangelog_pd.reconcile import draining, finalizing, impact
 from rangelog_pd.reconcile.finalizing import Announced
@@ -156,3 +159,12 @@ def _trouble(state: State, key: RangeKey, reason: str, copies: int = 0) -> pb.Ra
 
 def _listed_max(wanted: int) -> int:
     return min(wanted or LISTED_DEFAULT, LISTED_MAX)
+
+
+CALLS = (
+    Call("SetServerMode", set_server_mode, ADMINS, audit=audited.named("server", "server")),
+    Call("RemoveServer", remove_server, ADMINS, audit=audited.named("server", "server")),
+    Call("DescribeDrain", describe_drain, ADMINS),
+    Call("CheckImpact", check_impact, frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN})),
+    Call("FinalizeUpgrade", finalize_upgrade, ADMINS, audit=audited.cluster),
+)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.net.principals import ADMINS
 from rangelog_pd.driver import REQUEST_ID_LENGTH_MAX, Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.placement import Candidate
 from rangelog_pd.reconcile.explaining import explain
 from rangelog_pd.reconcile.fleet import used_percent
@@ -112,3 +115,11 @@ def _move(state: State, move: Move) -> pb.ReplicaMove:
         target=target,
         size_bytes=move.size_bytes,
     )
+
+
+CALLS = (
+    Call("ExplainPlacement", explain_placement, ADMINS),
+    Call("PlanRebalance", plan, ADMINS),
+    Call("ApplyRebalance", apply, ADMINS, audit=audited.cluster),
+    Call("DescribeRebalance", describe_rebalance, ADMINS),
+)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from rangelog_core.net.principals import ADMINS
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import SERVERS, Call
 from rangelog_pd.state.versions import LEVEL_QUOTAS
 from rangelog_proto.v1 import quotas_pb2 as pb
 
@@ -25,3 +28,10 @@ async def list_quotas(driver: Driver, request: pb.ListQuotasRequest) -> pb.ListQ
     with driver.state() as state:
         table = state.quotas
         return pb.ListQuotasResponse(quotas=[table.quotas[key] for key in sorted(table.quotas)], version=table.version)
+
+
+CALLS = (
+    Call("SetQuota", set_quota, ADMINS, audit=audited.of_quota),
+    Call("RemoveQuota", remove_quota, ADMINS, audit=audited.of_quota),
+    Call("ListQuotas", list_quotas, SERVERS),
+)

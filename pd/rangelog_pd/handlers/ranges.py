@@ -11,7 +11,11 @@ from itertools import islice
 
 from rangelog_core.errors import NoPlacement, StreamNotFound
 from rangelog_core.limits import RANGE_PAGE_SIZE_MAX
+from rangelog_core.net.principals import WITH_PD
+from rangelog_core.rights import ANY, Verb
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audit, needs
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.placement import Placer, policy_of, replicas_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
@@ -129,3 +133,12 @@ def _choose(
 
 def _fill_in(driver: Driver, target: common_pb2.Range) -> None:
     driver.fill_in(target)
+
+
+CALLS = (
+    Call("OpenWriter", open_writer, WITH_PD, needs=needs.of_stream(needs.WRITES), check=audit.check_writer),
+    Call("CreateRange", create_range, WITH_PD, needs=needs.of_stream(needs.WRITES)),
+    Call("SealRange", seal_range, WITH_PD, needs=needs.seal),
+    Call("ProveEnd", prove_end, WITH_PD, needs=needs.of_stream(Verb.READ | needs.WRITES)),
+    Call("ListRanges", list_ranges, WITH_PD, needs=needs.of_stream(ANY), hidden_by_restore=True),
+)

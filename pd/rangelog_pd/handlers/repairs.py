@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from rangelog_core.errors import PreconditionFailed
+from rangelog_core.net.principals import ADMINS
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.reconcile.orphans import Orphans
 from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.state.losses import left_of
@@ -146,3 +149,9 @@ def _describe(driver: Driver, state: State, state_of: pb.RepairState, key: Range
     repair.copies = len(driver.view.holders(state, found, now_ms))
     repair.wanted = max(len(found.replicas), stream.config.replicas)
     return repair
+
+
+CALLS = (
+    Call("ListRepairs", list_repairs, ADMINS),
+    Call("AcceptLoss", accept_loss, ADMINS, audit=audited.of_stream),
+)

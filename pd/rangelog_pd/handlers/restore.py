@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument
+from rangelog_core.net.principals import ADMINS
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import Call
 from rangelog_proto.v1 import restore_pb2 as pb
 
 
@@ -37,3 +40,11 @@ async def describe_restore(driver: Driver, request: pb.DescribeRestoreRequest) -
             cluster_version=state.cluster_version,
             tier_url=tier_url,
         )
+
+
+CALLS = (
+    Call("BeginRestore", begin_restore, ADMINS, audit=audited.cluster),
+    Call("RestoreRows", restore_rows, ADMINS),
+    Call("EndRestore", end_restore, ADMINS, audit=audited.cluster),
+    Call("DescribeRestore", describe_restore, ADMINS),
+)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.net.principals import ADMINS
 from rangelog_core.rights import RIGHTS_FORMAT, wire_verbs
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import SERVERS, Call
 from rangelog_pd.state.resources import decide
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import LEVEL_RIGHTS
@@ -93,3 +96,12 @@ async def check_rights(driver: Driver, request: pb.CheckRightsRequest) -> pb.Che
             decided = pb.AccessResource(kind=kind, name=name)  # type: ignore[arg-type]
             response.grants.add(verbs=wire_verbs(verbs), resource=decided)
     return response
+
+
+CALLS = (
+    Call("GrantRights", grant_rights, ADMINS, audit=audited.of_rule),
+    Call("RevokeRights", revoke_rights, ADMINS, audit=audited.of_rule),
+    Call("ListRights", list_rights, ADMINS),
+    Call("EnforceRights", enforce_rights, ADMINS, audit=audited.cluster),
+    Call("CheckRights", check_rights, SERVERS),
+)

@@ -6,7 +6,10 @@ from rangelog_core.errors import DirectoryGivenUp, InvalidArgument, Precondition
 from rangelog_core.ids import check_name
 from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX
+from rangelog_core.net.principals import WITH_PD
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import needs
+from rangelog_pd.handlers.call import RANGE_SERVERS, Call
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.state.store import State
@@ -131,3 +134,10 @@ def describe_server(driver: Driver, state: State, name: str) -> common_pb2.Serve
         if view.log_error:
             server.health_reason = f"its log cannot grow: {view.log_error}"
     return server
+
+
+CALLS = (
+    Call("RegisterServer", register_server, RANGE_SERVERS, caller_field="server"),
+    Call("Heartbeat", heartbeat, RANGE_SERVERS, caller_field="server"),
+    Call("ListServers", list_servers, WITH_PD, needs=needs.nothing),
+)

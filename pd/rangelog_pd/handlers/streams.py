@@ -7,8 +7,12 @@ from zlib import crc32
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.limits import STREAM_PAGE_SIZE_MAX
+from rangelog_core.net.principals import USERS, WITH_PD
+from rangelog_core.rights import ANY, Verb
 from rangelog_core.stream_defaults import REPLICAS_DEFAULT, with_defaults
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited, needs
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2
@@ -115,3 +119,13 @@ def range_age_ms(name: str) -> int:
     Streams that were created together do not roll together.
     """
     return RANGE_AGE_MS_DEFAULT - crc32(name.encode()) % _AGE_JITTER_MS // 1_000 * 1_000
+
+
+CALLS = (
+    Call("CreateStream", create_stream, USERS, needs=needs.of_stream(Verb.ADMIN), audit=audited.of_stream),
+    Call("DescribeStream", describe_stream, WITH_PD, needs=needs.of_stream(ANY), hidden_by_restore=True),
+    Call("ListStreams", list_streams, USERS, needs=needs.STREAMS, hidden_by_restore=True),
+    Call("UpdateStream", update_stream, USERS, needs=needs.of_stream(Verb.ADMIN), audit=audited.of_stream),
+    Call("DeleteStream", delete_stream, USERS, needs=needs.of_stream(Verb.ADMIN), audit=audited.of_stream),
+    Call("TrimStream", trim_stream, USERS, needs=needs.of_stream(Verb.TRIM), audit=audited.of_stream),
+)

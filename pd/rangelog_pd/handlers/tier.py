@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.net.principals import ADMINS, WITH_PD
 from rangelog_core.tier_stores import check_url
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited, needs
+from rangelog_pd.handlers.call import RANGE_SERVERS, Call
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.state.objects import without_row_groups
@@ -91,3 +94,11 @@ def _check_hot_copies(driver: Driver, state: State, found: common_pb2.Object) ->
             raise PreconditionFailed(
                 f"no living range server reports a whole copy of range {each.index}: object {found.object_id} is kept"
             )
+
+
+CALLS = (
+    Call("DescribeTier", describe_tier, WITH_PD, needs=needs.nothing),
+    Call("FindObjects", find_objects, RANGE_SERVERS | ADMINS),
+    Call("ReuploadObject", reupload_object, ADMINS, audit=lambda request: f"object {request.object_id}"),
+    Call("SetTier", set_tier, ADMINS, audit=audited.cluster, secret=True),
+)

@@ -6,8 +6,11 @@ import secrets
 from bisect import bisect_right
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable
+from rangelog_core.net.principals import ADMINS
 from rangelog_core.tokens import LIFETIME_MS_MAX, TEXT_LENGTH_MAX
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited
+from rangelog_pd.handlers.call import SERVERS, Call
 from rangelog_pd.state.tokens import check_row
 from rangelog_pd.state.versions import LEVEL_TOKENS
 from rangelog_proto.v1 import tokens_pb2 as pb
@@ -84,3 +87,11 @@ async def get_token_trust(driver: Driver, request: pb.GetTokenTrustRequest) -> p
             keys=state.tokens.keys.values(),
             revoked_ids=state.tokens.revoked,
         )
+
+
+CALLS = (
+    Call("CreateToken", create_token, ADMINS, audit=audited.named("token")),
+    Call("ListTokens", list_tokens, ADMINS),
+    Call("RevokeToken", revoke_token, ADMINS, audit=audited.named("token")),
+    Call("GetTokenTrust", get_token_trust, SERVERS),
+)

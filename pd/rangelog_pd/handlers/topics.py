@@ -13,7 +13,11 @@ from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import KEY_BYTES
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX, TAGS_MAX, TOPIC_PAGE_SIZE_MAX
+from rangelog_core.net.principals import USERS
+from rangelog_core.rights import ANY, Verb
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import audited, needs
+from rangelog_pd.handlers.call import BROKERS, Call
 from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT, check_replicas, fill_replicas
 from rangelog_pd.state.topic_config import FIELDS, check_tags, with_topic_defaults
 from rangelog_pd.state.topic_tables import ShardMap, full_name
@@ -213,3 +217,36 @@ def _check_no_cursors(config: pb.TopicConfig) -> None:
 
 def _page_size(requested: int, limit: int) -> int:
     return min(requested or limit, limit)
+
+
+CALLS = (
+    Call("CreateNamespace", create_namespace, USERS, needs=needs.of_namespace, audit=audited.named("namespace")),
+    Call("DeleteNamespace", delete_namespace, USERS, needs=needs.of_namespace, audit=audited.named("namespace")),
+    Call("ListNamespaces", list_namespaces, USERS, needs=needs.NAMESPACES, hidden_by_restore=True),
+    Call(
+        "CreateTopic",
+        create_topic,
+        USERS,
+        needs=needs.new_topic,
+        audit=lambda request: f"topic {request.namespace}/{request.name}",
+    ),
+    Call("DescribeTopic", describe_topic, USERS, needs=needs.of_topic(ANY), hidden_by_restore=True),
+    Call("ListTopics", list_topics, USERS, needs=needs.TOPICS, hidden_by_restore=True),
+    Call("UpdateTopic", update_topic, USERS, needs=needs.of_topic(Verb.ADMIN), audit=audited.of_topic),
+    Call("TruncateTopic", truncate_topic, USERS, needs=needs.of_topic(Verb.TRIM), audit=audited.of_topic),
+    Call("SealTopic", seal_topic, USERS, needs=needs.of_topic(Verb.SEAL), audit=audited.of_topic),
+    Call("DeleteTopic", delete_topic, USERS, needs=needs.of_topic(Verb.ADMIN), audit=audited.of_topic),
+    Call("ListShards", list_shards, USERS, needs=needs.of_topic(ANY), hidden_by_restore=True),
+    Call("StartScale", start_scale, USERS, needs=needs.of_topic(Verb.ADMIN), audit=audited.of_topic),
+    Call(
+        "CancelScale",
+        cancel_scale,
+        USERS,
+        needs=needs.of_topic_id,
+        audit=lambda request: f"topic id {request.topic_id}",
+    ),
+    Call("CommitScale", commit_scale, BROKERS),
+    Call("EndShard", end_shard, BROKERS),
+    Call("EnsureLog", ensure_log, BROKERS),
+    Call("ReportConsumed", report_consumed, BROKERS),
+)

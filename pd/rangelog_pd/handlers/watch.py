@@ -6,7 +6,10 @@ import asyncio
 
 from rangelog_core.errors import InvalidArgument, Overloaded
 from rangelog_core.limits import NAME_LENGTH_MAX
+from rangelog_core.net.principals import WITH_PD
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import needs
+from rangelog_pd.handlers.call import Call
 from rangelog_pd.reconcile.watches import STREAMS_MAX, WatchSession
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server_common.grpc_server import current_caller
@@ -94,3 +97,6 @@ def _answer(driver: Driver, session: WatchSession) -> pb.WatchResponse:
             assignments=session.topic_watch.take_assignments(state),
             more=session.has_news,
         )
+
+
+CALLS = (Call("Watch", watch, WITH_PD, needs=needs.watched, hidden_by_restore=True),)

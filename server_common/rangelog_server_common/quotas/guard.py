@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from rangelog_core.errors import Overloaded, RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.principals import Principal, Role, roles_of_call
+from rangelog_core.net.principals import Principal, Role
 from rangelog_core.quotas import NAMELESS, Measure, QuotaBook, RateBuckets, charge, owed_us
 from rangelog_proto.v1 import quotas_pb2, rights_pb2
 from rangelog_proto.v1.quotas_pb2_grpc import QuotasStub
@@ -125,7 +125,7 @@ class QuotaGuard:
         """
         self.refresh()
         who = client_of(principal)
-        if not self.book.any or who is None or (method and Role.CLIENT not in roles_of_call(method)):
+        if not self.book.any or who is None:
             return None
         await self.hold(who, Measure.CALLS, 1, remaining_s)
         counts = self.byte_calls.get(method)

@@ -6,8 +6,9 @@ import pytest
 
 from rangelog_broker.rest.app import bare_app
 from rangelog_broker.serving.needs import needs_of_call, needs_of_path
-from rangelog_core.net.principals import Role, roles_of_call
+from rangelog_core.net.principals import Role
 from rangelog_core.rights import ANY, KINDS, Verb
+from rangelog_pd.handlers.service import RULES
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as groups
 from rangelog_proto.v1 import transaction_service_pb2 as transactions
@@ -26,7 +27,7 @@ def test_every_call_that_a_client_may_make_needs_something_known() -> None:
     for service in ("Groups", "Tables", "Transactions", "Watermarks"):
         for method in SERVICES[f"rangelog.v1.{service}"]:
             full = f"/rangelog.v1.{service}/{method}"
-            if Role.CLIENT in roles_of_call(full):
+            if Role.CLIENT in RULES.roles_of(full):
                 assert needs_of_call(full, Anything()) != EVERYTHING, full
     assert needs_of_call("/rangelog.v1.Shards/MergeTransaction", Anything()) == EVERYTHING
     joining = groups.JoinGroupRequest(group="g", join=group_pb2.GroupJoin(topic_ids=[3, 4]))

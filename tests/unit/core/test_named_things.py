@@ -9,7 +9,8 @@ from pathlib import Path
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor
 
-from rangelog_core.net.principals import Role, roles_of_call
+from rangelog_core.net.principals import Role
+from rangelog_pd.handlers.service import RULES
 from rangelog_proto.v1 import data_pb2
 from tests.security.named_things import PLAIN, ROWS
 from tests.security.rights import PROBES
@@ -49,7 +50,7 @@ def fields_of_clients() -> set[str]:
     seen: set[str] = set()
     for service, methods in SERVICES.items():
         for method in methods:
-            if Role.CLIENT in roles_of_call(f"/{service}/{method}"):
+            if Role.CLIENT in RULES.roles_of(f"/{service}/{method}"):
                 described = descriptor_pool.Default().FindServiceByName(service).FindMethodByName(method)
                 found.update(fields_of(described.input_type, seen))
     for name in FRAMES:

@@ -16,7 +16,7 @@ from pdctl.top import Sample
 from rangelog.testing import FakeCluster
 from rangelog_core.errors import InvalidArgument, RoleForbids, Unavailable
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.principals import Port, Principal, Role, roles_of_call
+from rangelog_core.net.principals import Port, Principal, Role
 from rangelog_core.rights import KIND_NAMES
 from rangelog_page import cluster_views, stream_views
 from rangelog_page.app import make_page_app
@@ -25,6 +25,7 @@ from rangelog_page.rendering import Rendering
 from rangelog_page.sections import SECTIONS
 from rangelog_page.shared_answers import SharedAnswers
 from rangelog_page.viewer_rights import AGE_S
+from rangelog_pd.handlers.service import RULES
 from rangelog_proto.v1 import broker_pb2, rights_pb2
 from rangelog_server_common.http_server import PRINCIPAL
 from tests.support.rest_caller import Answer, RestCaller
@@ -262,7 +263,7 @@ def test_who_sees_what() -> None:
     assert seen[Role.CLIENT] == set(SECTIONS) - {"findings", "tasks", "repairs"}
     for section in SECTIONS.values():
         for each in section.needs:
-            assert isinstance(each, Port) or roles_of_call(each), each  # the name of a call that there is
+            assert isinstance(each, Port) or RULES.roles_of(each), each  # the name of a call that there is
         require(None, section.needs)  # without TLS nobody is told apart
 
 

@@ -32,7 +32,6 @@ from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, topi
 from tests.support.pd_topics import true_end
 
 _T = TypeVar("_T", bound=Message)
-_HANDLERS = {name: handler for each in service.SERVICES for name, handler in each.handlers.items()}
 
 
 class InProcessPd:
@@ -62,7 +61,7 @@ class InProcessPd:
         self.driver = Driver(settings, self.consensus, machine)
         for each in service.SERVICES:
             service_name = each.full_name
-            handlers = {name: self._rpc(service_name, name) for name in each.handlers}
+            handlers = {name: self._rpc(service_name, name) for name in (call.name for call in each.calls)}
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, handlers),))
         self._server.start()
 
@@ -169,7 +168,7 @@ class InProcessPd:
     # ---- inside
 
     def _run(self, name: str, request: Any) -> Any:
-        work = _HANDLERS[name](self.driver, request)
+        work = service.CALLS[name].handler(self.driver, request)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     def _rpc(self, service_name: str, name: str) -> grpc.RpcMethodHandler:

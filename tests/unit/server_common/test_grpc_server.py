@@ -123,6 +123,25 @@ async def test_metadata_at_its_limits_is_always_taken(start_pd: Any) -> None:
             await PlacementDriverStub(channel).ListServers(pd_pb2.ListServersRequest(), timeout=5, metadata=metadata)
 
 
+async def test_what_clients_may_not_call_is_not_held(start_pd: Any) -> None:
+    """Without certificates a server is nobody that is known: its calls would count as those of a client without a name."""
+    held: list[str] = []
+
+    async def hold(principal: object, method: str, *_: object) -> None:
+        held.append(method)
+
+    pd = await start_pd(ListServers=_answer, ListTasks=_answer_tasks)
+    pd.server.hold_by(hold)
+    async with grpc.aio.insecure_channel(pd.address, options=CHANNEL_OPTIONS) as channel:
+        await PlacementDriverStub(channel).ListTasks(pd_pb2.ListTasksRequest(), timeout=5)
+        await PlacementDriverStub(channel).ListServers(pd_pb2.ListServersRequest(), timeout=5)
+    assert held == ["/rangelog.v1.PlacementDriver/ListServers"]
+
+
+async def _answer_tasks(request: object) -> pd_pb2.ListTasksResponse:
+    return pd_pb2.ListTasksResponse()
+
+
 async def test_unknown_service() -> None:
     """A server that is no placement driver (a range server's port, say) is a typed error that says what may be wrong."""
     server = GrpcServer()

@@ -30,6 +30,7 @@ from rangelog_page.app import make_page_app
 from rangelog_page.rendering import Rendering
 from rangelog_pd.consensus.network.dialing import Dialing
 from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
+from rangelog_pd.handlers.service import RULES
 from rangelog_proto.v1 import (
     group_service_pb2,
     group_service_pb2_grpc,
@@ -77,7 +78,7 @@ async def opened(port: Port, tls: TlsConfig | None, verifier: TokenVerifier | No
 
 
 async def _grpc(stack: AsyncExitStack, port: Port, tls: TlsConfig | None, verifier: TokenVerifier | None) -> Opened:
-    server = GrpcServer(tls=tls, port=port, verifier=verifier)
+    server = GrpcServer(tls=tls, port=port, verifier=verifier, rules=RULES)
     servicer, add, stub_type, method, request = _SERVICES[port]
     setattr(servicer, method, _let_in)
     add(servicer(), server.server)

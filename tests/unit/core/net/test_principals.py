@@ -6,7 +6,8 @@ import pytest
 
 from rangelog_core.errors import HandshakeFailed, RoleForbids
 from rangelog_core.net import principals
-from rangelog_core.net.principals import Port, Principal, Role, check_call, check_port, principal_of, roles_of_call
+from rangelog_core.net.principals import Port, Principal, Role, check_port, principal_of
+from rangelog_pd.handlers.service import RULES
 from rangelog_proto.v1 import (
     audit_pb2,
     broker_pb2,
@@ -68,11 +69,10 @@ def test_roles_and_ports(role: Role, port: Port) -> None:
 
 
 def test_every_service_has_its_roles() -> None:
-    """A service that is added is in the table, and so is each of the methods that the table names."""
-    assert set(principals.SERVICE_ROLES) == set(SERVICES)
-    for method in principals.METHOD_ROLES:
-        service, _, name = method.partition("/")
-        assert name in SERVICES[service], method
+    """A method that is added is in the tables, and so is each that the tables name."""
+    methods = {f"{service}/{name}" for service, names in SERVICES.items() for name in names}
+    assert set(RULES.roles) <= methods | set(SERVICES)
+    assert [method for method in methods if not RULES.roles_of(f"/{method}")] == []
 
 
 @pytest.mark.parametrize(
@@ -115,33 +115,33 @@ def test_roles_and_calls(method: str, allowed: str) -> None:
     """What a role is refused, and what not."""
     for role in Role:
         if role in allowed.split():
-            check_call(Principal(role, "x"), f"/rangelog.v1.{method}")
+            RULES.check(Principal(role, "x"), f"/rangelog.v1.{method}")
         else:
             with pytest.raises(RoleForbids, match=method.replace("/", r"\.")):
-                check_call(Principal(role, "x"), f"/rangelog.v1.{method}")
+                RULES.check(Principal(role, "x"), f"/rangelog.v1.{method}")
 
 
 def test_what_no_table_names_is_refused() -> None:
     """An unknown service is nobody's; health and reflection are everybody's."""
-    assert not roles_of_call("/rangelog.v1.Secrets/Read")
+    assert not RULES.roles_of("/rangelog.v1.Secrets/Read")
     for service in principals.OPEN_SERVICES:
-        assert roles_of_call(f"/{service}/Check") == set(Role)
+        assert RULES.roles_of(f"/{service}/Check") == set(Role)
 
 
 def test_a_server_speaks_for_itself_alone() -> None:
     """A certificate of rs2 neither registers rs1 nor reports for it; one for all of the role does."""
-    for method, field in principals.CALLER_FIELDS.items():
+    for method, field in RULES.caller_fields.items():
         service, _, name = method.removeprefix("rangelog.v1.").partition("/")
         module = {"PlacementDriver": pd_pb2, "Brokers": broker_pb2}[service]
         request = getattr(module, f"{name}Request")(**{field: "m1"})
-        role = next(iter(roles_of_call(f"/{method}")))
-        principals.check_caller(Principal(role, "m1"), f"/{method}", request)
-        principals.check_caller(Principal(role, "*"), f"/{method}", request)
+        role = next(iter(RULES.roles_of(f"/{method}")))
+        RULES.check_caller(Principal(role, "m1"), f"/{method}", request)
+        RULES.check_caller(Principal(role, "*"), f"/{method}", request)
         with pytest.raises(RoleForbids, match=f"says that it is 'm1', with the certificate of {role}:m2"):
-            principals.check_caller(Principal(role, "m2"), f"/{method}", request)
-    only_servers = {method for method, roles in principals.METHOD_ROLES.items() if roles == {Role.RANGE_SERVER}}
-    assert only_servers <= set(principals.CALLER_FIELDS)
-    principals.check_caller(Principal(Role.CLIENT, "c"), "/rangelog.v1.PlacementDriver/ListStreams", object())
+            RULES.check_caller(Principal(role, "m2"), f"/{method}", request)
+    only_servers = {method for method, roles in RULES.roles.items() if roles == {Role.RANGE_SERVER}}
+    assert only_servers <= set(RULES.caller_fields)
+    RULES.check_caller(Principal(Role.CLIENT, "c"), "/rangelog.v1.PlacementDriver/ListStreams", object())
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ async def acting(api: Any, certificates: TestCertificates, monkeypatch: pytest.M
     await audit.set_audit(api.driver, audit_pb2.SetAuditRequest(request_id="a", enabled=True))
     await api.driver.barrier()  # it leads, and notes refusals
     tls = certificates.tls(Role.PD, "pd1")
-    server = GrpcServer(tls=tls, port=Port.PD_API, refused=api.driver.note_refusal)
+    server = GrpcServer(tls=tls, port=Port.PD_API, refused=api.driver.note_refusal, rules=service.RULES)
     names = service.add_services(api.driver, server.server)
     server.hold_by(api.driver.quotas.hold_call)
     made = Acting(api, f"127.0.0.1:{await server.start('127.0.0.1:0', names)}", certificates)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import PreconditionFailed, RightMissing
-from rangelog_core.net.principals import Principal, Role, roles_of_call
+from rangelog_core.net.principals import Principal, Role
 from rangelog_core.rights import KINDS, RIGHTS_FORMAT, Verb, wire_verbs
 from rangelog_pd.handlers import brokers, client_rights, rights, service
 from rangelog_pd.state.versions import LEVEL_RIGHTS
@@ -28,21 +28,14 @@ async def enforced(api: Any, *rules: tuple[Verb, str, str]) -> None:
 
 
 async def call(api: Any, name: str, request: Any, client: Principal | None = ALICE) -> Any:
-    handler = next(each.handlers[name] for each in service.SERVICES if name in each.handlers)
-    return await client_rights.serve(api.driver, name, handler, request, client)
+    made = service.CALLS[name]
+    return await client_rights.serve(api.driver, made.needs, made.handler, request, client)
 
 
 def test_every_call_that_a_client_may_make_needs_something_known() -> None:
-    """A call in no table is refused, so none may be forgotten; and no table has a call that is not there."""
-    of_clients = {
-        name
-        for each in service.SERVICES
-        for name in each.handlers
-        if Role.CLIENT in roles_of_call(f"/{each.full_name}/{name}")
-    }
-    tables = (client_rights.NEEDS, client_rights.BATCHES, client_rights.LISTINGS)
-    assert {name for table in tables for name in table} == of_clients
-    assert sum(map(len, tables)) == len(of_clients)
+    """A call without needs is refused, so none may be forgotten; and those that clients may not make have none."""
+    for made in service.CALLS.values():
+        assert (made.needs is not None) == (Role.CLIENT in made.roles), made.name
 
 
 async def test_a_batch_is_carried_out_without_what_is_refused(ready: Any) -> None:
