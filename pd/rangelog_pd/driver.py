@@ -40,10 +40,11 @@ from rangelog_pd.saving import Saves
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.operations import level_of, needed_level
 from rangelog_pd.state.restore import being_restored
 from rangelog_pd.state.snapshot import Frozen
 from rangelog_pd.state.store import State
-from rangelog_pd.state.versions import LEVEL_BROKERS, check_enabled, level_of, needed_level
+from rangelog_pd.state.versions import LEVEL_BROKERS, check_enabled
 from rangelog_pd.tier_check import TierTrials, leader_watch
 from rangelog_pd.token_signer import TokenSigner
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2

@@ -11,7 +11,8 @@ import pytest
 import structlog
 
 from rangelog.protocol.window import Window
-from rangelog_pd.state import machine, objects, ranges
+from rangelog_pd.state import objects, ranges
+from rangelog_pd.state.operations import OPERATIONS
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.ranges.replica import Replica
@@ -174,8 +175,8 @@ def test_a_product_that_is_changed_falls_out_of_step(
 ) -> None:
     """Walks are worth something only if a rule that is left out in the product shows."""
     monkeypatch.setattr(target, name, broken)
-    if name in machine._OPERATIONS:
-        monkeypatch.setitem(machine._OPERATIONS, name, broken)
+    if name in OPERATIONS:
+        monkeypatch.setitem(OPERATIONS, name, OPERATIONS[name]._replace(apply=broken))
     with pytest.raises(OutOfStep):
         for seed in range(SEAL_WALKS):
             for instance in TIERS if target is objects else SEALS:

@@ -9,117 +9,20 @@ the range, so no late copy of that request may ever seal it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import (
-    audit,
-    brokers,
-    cursors,
-    losses,
-    namespaces,
-    objects,
-    quotas,
-    ranges,
-    repacks,
     restore,
-    retention,
-    reuploads,
-    rights,
-    server_modes,
-    servers,
-    shards,
-    side_logs,
-    streams,
-    tier_stores,
-    tokens,
-    topics,
 )
 from rangelog_pd.state.applied import AppliedEntries
 from rangelog_pd.state.batches import BATCHES
+from rangelog_pd.state.operations import OPERATIONS, needed_level
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
 from rangelog_pd.state.store import State
-from rangelog_pd.state.versions import FEATURE_LEVEL, check_known, needed_level
+from rangelog_pd.state.versions import FEATURE_LEVEL, check_known
 from rangelog_proto.v1 import pd_state_pb2
-
-
-def _name_cluster(state: State, command: pd_state_pb2.NameCluster, now_ms: int) -> None:
-    state.cluster_id = state.cluster_id or command.cluster_id
-
-
-def _set_cluster_version(state: State, command: pd_state_pb2.SetClusterVersion, now_ms: int) -> None:
-    state.cluster_version = max(state.cluster_version, command.version)
-    state.owners.raise_version(state.cluster_version)
-
-
-_OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
-    "name_cluster": _name_cluster,
-    "set_cluster_version": _set_cluster_version,
-    "create_stream": streams.create_stream,
-    "update_stream": streams.update_stream,
-    "delete_stream": streams.delete_stream,
-    "trim_stream": streams.trim_stream,
-    "open_writer": streams.open_writer,
-    "create_range": ranges.create_range,
-    "seal_range": ranges.seal_range,
-    "prove_end": ranges.prove_end,
-    "drop_hot": ranges.drop_hot,
-    "replace_replica": ranges.replace_replica,
-    "register_server": servers.register_server,
-    "mark_log_end": servers.mark_log_end,
-    "mark_log_ends": servers.mark_log_ends,
-    "set_server_mode": server_modes.set_server_mode,
-    "remove_server": server_modes.remove_server,
-    "prepare_object": objects.prepare_object,
-    "commit_object": objects.commit_object,
-    "abandon_object": objects.abandon_object,
-    "collect_objects": objects.collect_objects,
-    "prepare_repack": repacks.prepare_repack,
-    "commit_repack": repacks.commit_repack,
-    "accept_loss": losses.accept_loss,
-    "reupload_object": reuploads.reupload_object,
-    "set_tier": tier_stores.set_tier,
-    "create_namespace": namespaces.create_namespace,
-    "delete_namespace": namespaces.delete_namespace,
-    "create_topic": topics.create_topic,
-    "update_topic": topics.update_topic,
-    "seal_topic": topics.seal_topic,
-    "end_shard": shards.end_shard,
-    "delete_topic": topics.delete_topic,
-    "truncate_topic": topics.truncate_topic,
-    "start_scale": shards.start_scale,
-    "cancel_scale": shards.cancel_scale,
-    "commit_scale": shards.commit_scale,
-    "continue_topic": topics.continue_topic,
-    "register_broker": brokers.register_broker,
-    "mark_broker_lost": brokers.mark_broker_lost,
-    "assign_shards": brokers.assign_shards,
-    "ensure_log": side_logs.ensure_log,
-    "start_own_scale": shards.start_own_scale,
-    "retain_topic": retention.retain_topic,
-    "take_cuts": retention.take_cuts,
-    "report_consumed": retention.report_consumed,
-    "set_cursors": cursors.set_cursors,
-    "delete_cursor": cursors.delete_cursor,
-    "retain_stream": cursors.retain_stream,
-    "begin_restore": restore.begin_restore,
-    "restore_rows": restore.restore_rows,
-    "end_restore": restore.end_restore,
-    "grant_rights": rights.grant_rights,
-    "revoke_rights": rights.revoke_rights,
-    "enforce_rights": rights.enforce_rights,
-    "set_audit": audit.set_audit,
-    "note_audit": audit.note_audit,
-    "mark_audit_written": audit.mark_audit_written,
-    "create_token": tokens.create_token,
-    "revoke_token": tokens.revoke_token,
-    "set_quota": quotas.set_quota,
-    "remove_quota": quotas.remove_quota,
-}
 
 
 class Machine:
@@ -171,7 +74,7 @@ class Machine:
         if refusal is not None:
             return _failed(refusal), False
         try:
-            response = _OPERATIONS[action](self.state, operand, self.state.time_ms)
+            response = OPERATIONS[action].apply(self.state, operand, self.state.time_ms)
         except RangelogError as error:
             return _failed(error), not error.retriable or (action == "seal_range" and isinstance(error, NoPlacement))
         except Exception as error:  # the same on every member: the command gets an error and the cluster continues

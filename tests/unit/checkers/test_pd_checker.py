@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangelog_core.errors import RangelogError
-from rangelog_pd.state import machine as machine_module
 from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.operations import OPERATIONS
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
@@ -463,5 +463,5 @@ def test_wrong_rules_in_the_state_machine_are_found(
     """A placement driver with a rule left out does not pass for long."""
     monkeypatch.setattr(target, wrong)
     if target.endswith("open_writer"):
-        monkeypatch.setitem(machine_module._OPERATIONS, "open_writer", wrong)
+        monkeypatch.setitem(OPERATIONS, "open_writer", OPERATIONS["open_writer"]._replace(apply=wrong))
     assert any(check_pd(Story(seed).history.calls).counts for seed in range(20))

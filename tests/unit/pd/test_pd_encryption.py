@@ -16,10 +16,11 @@ from rangelog_core import tier_snapshot
 from rangelog_core.errors import EncryptionKeyMissing, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_core.limits import ENCRYPTION_KEY_ID_LENGTH_MAX
 from rangelog_pd.handlers import objects
+from rangelog_pd.state.operations import needed_level
 from rangelog_pd.state.repacks import check_count
 from rangelog_pd.state.server_indexes import ENCRYPTION_FORMAT
 from rangelog_pd.state.tables import copy_of
-from rangelog_pd.state.versions import LEVEL_ENCRYPTION, needed_level
+from rangelog_pd.state.versions import LEVEL_ENCRYPTION
 from rangelog_pd.tier_check import check_tier
 from rangelog_pd.tier_snapshots import TierSnapshots
 from rangelog_proto.v1 import common_pb2, pd_state_pb2

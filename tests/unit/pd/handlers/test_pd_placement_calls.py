@@ -8,7 +8,8 @@ import pytest
 
 from rangelog_core.errors import InvalidArgument, NoPlacement, Unavailable
 from rangelog_pd.handlers import batches, placement, ranges, servers
-from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_TOPICS, needed_level
+from rangelog_pd.state.operations import needed_level
+from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_TOPICS
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, placement_pb2, topic_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 

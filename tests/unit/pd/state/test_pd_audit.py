@@ -14,7 +14,8 @@ from rangelog_core.errors import Corruption, Overloaded, PreconditionFailed
 from rangelog_core.ids import AUDIT_STREAM_NAME
 from rangelog_pd.state.audit import BEGUN, PENDING_MAX, TEXT_LENGTH_MAX
 from rangelog_pd.state.audit_table import AuditTable
-from rangelog_pd.state.versions import LEVEL_AUDIT, needed_level
+from rangelog_pd.state.operations import needed_level
+from rangelog_pd.state.versions import LEVEL_AUDIT
 from rangelog_proto.v1 import audit_pb2 as pb
 from rangelog_proto.v1 import pd_pb2, pd_state_pb2
 

@@ -18,8 +18,9 @@ from rangelog_core.errors import (
 )
 from rangelog_core.limits import CURSOR_METADATA_BYTES_MAX, CURSORS_PER_STREAM_MAX
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.operations import needed_level
 from rangelog_pd.state.restored import leave_gap
-from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_REPACKS, needed_level
+from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_REPACKS
 from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_pb2, pd_state_pb2
 
 KEEP = common_pb2.CURSOR_RETENTION_KEEP

@@ -9,7 +9,8 @@ import pytest
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.limits import OFFSET_MAX, OFFSETS_GIVEN_UP
 from rangelog_pd.state.losses import has_no_end, may_be_lost
-from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_BROKERS, LEVEL_OPERATIONS, LEVEL_PACKING, needed_level
+from rangelog_pd.state.operations import needed_level
+from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_BROKERS, LEVEL_OPERATIONS, LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, repair_pb2
 
 

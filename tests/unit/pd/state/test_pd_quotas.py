@@ -9,7 +9,8 @@ import pytest
 from rangelog_core.errors import Corruption, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_pd.state import quotas as module
 from rangelog_pd.state.machine import Machine
-from rangelog_pd.state.versions import LEVEL_QUOTAS, LEVEL_TOKENS, needed_level
+from rangelog_pd.state.operations import needed_level
+from rangelog_pd.state.versions import LEVEL_QUOTAS, LEVEL_TOKENS
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1 import quotas_pb2 as pb
 

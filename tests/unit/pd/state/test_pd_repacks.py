@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StreamNotFound
-from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_PACKING, LEVEL_REPACKS, needed_level
+from rangelog_pd.state.operations import needed_level
+from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_PACKING, LEVEL_REPACKS
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 DIGEST = "sha256:" + "ab" * 32

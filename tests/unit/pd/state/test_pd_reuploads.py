@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import ObjectNotFound, PreconditionFailed
-from rangelog_pd.state.versions import LEVEL_OPERATIONS, needed_level
+from rangelog_pd.state.operations import needed_level
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, tier_pb2
 from tests.unit.pd.state.test_pd_repacks import Repacks
 

@@ -10,8 +10,9 @@ from rangelog_core.errors import Corruption, InvalidArgument, PreconditionFailed
 from rangelog_core.ids import journal_stream_name, shard_stream_name, side_log_name
 from rangelog_core.rights import ANY, KINDS, NONE, RULES_OF_PRINCIPAL_MAX, VERBS, Rules, Verb, right_missing, wire_verbs
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.operations import needed_level
 from rangelog_pd.state.resources import decide
-from rangelog_pd.state.versions import LEVEL_PACKING, LEVEL_RIGHTS, needed_level
+from rangelog_pd.state.versions import LEVEL_PACKING, LEVEL_RIGHTS
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1 import rights_pb2 as pb
 

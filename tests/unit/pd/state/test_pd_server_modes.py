@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangeNotFound
+from rangelog_pd.state.operations import level_of
 from rangelog_pd.state.server_modes import REMOVED_MAX
-from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_OPERATIONS, level_of
+from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, operations_pb2, pd_pb2, pd_state_pb2, repair_pb2
 
 ABC = ("rs1", "rs2", "rs3")

@@ -9,8 +9,9 @@ import pytest
 from rangelog_core.errors import Corruption, InvalidArgument, PreconditionFailed
 from rangelog_core.tier_stores import STORES_MAX, parse_tier, store_of_key, store_of_object
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.operations import needed_level
 from rangelog_pd.state.tier_stores import tier_url
-from rangelog_pd.state.versions import LEVEL_OPERATIONS, needed_level
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, tier_pb2
 from tests.unit.pd.state.test_pd_repacks import Repacks
 
