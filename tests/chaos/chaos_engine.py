@@ -29,6 +29,7 @@ from tests.chaos import (
     chaos_spark_check,
     chaos_storms,  # noqa: F401 - registers its kinds
     chaos_topic_check,
+    chaos_twins,  # noqa: F401 - registers its kinds
     chaos_vanished,  # noqa: F401 - registers its kinds
 )
 from tests.chaos.chaos_cluster import System
