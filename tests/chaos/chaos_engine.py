@@ -21,6 +21,7 @@ from tests.chaos import (
     chaos_disk_faults,  # noqa: F401 - registers its kinds
     chaos_far,  # noqa: F401 - registers its kinds
     chaos_lives,  # noqa: F401 - registers its kinds
+    chaos_moved_tier,  # noqa: F401 - registers its kinds
     chaos_operations,  # noqa: F401 - registers its kinds
     chaos_partitions,  # noqa: F401 - registers its kinds
     chaos_reading,
