@@ -23,7 +23,7 @@ def main(addresses: str, stream: str, field: str) -> None:
     """Count the records by a field of their JSON values."""
     files = manifest(addresses, stream)
     if not files:
-        sys.exit(f"nothing of {stream} is in the tier yet: see pdctl range list {stream}")
+        sys.exit(f"nothing of {stream} is in the tier yet: see `pdctl range list {stream}`")
     query = """select json_extract_string(decode(value), $path) as name, count(*) as records, max("offset") as last
                from read_parquet($files) group by name order by records desc, name"""
     for row in duckdb.sql(query, params={"files": files, "path": f"$.{field}"}).fetchall():

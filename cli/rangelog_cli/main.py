@@ -38,7 +38,7 @@ def cli() -> None:
 def _tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((
         click.option("--tls-ca", metavar="FILE", help="PEM file of the certificate authorities; turns mutual TLS on."),
-        click.option("--tls-cert", metavar="FILE", help="PEM file of this process's certificate: see rangelog certs."),
+        click.option("--tls-cert", metavar="FILE", help="PEM file of this process's certificate: see `rangelog certs`."),
         click.option("--tls-key", metavar="FILE", help="PEM file of its private key."),
         click.option("--insecure", is_flag=True, default=None, help="Serve other machines without TLS."),
     )):  # fmt: skip

@@ -61,7 +61,9 @@ def parse_members(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
         name, equals, addresses = text.partition("=")
         raft, at, api = addresses.partition("@")
         if not (name and equals and at and raft and api):
-            raise InvalidArgument(f"--member {text!r} is not NAME=RAFT_HOST:PORT@API_HOST:PORT: see rangelog pd --help")
+            raise InvalidArgument(
+                f"--member {text!r} is not NAME=RAFT_HOST:PORT@API_HOST:PORT: see `rangelog pd --help`"
+            )
         if name in members:
             raise InvalidArgument(f"--member {name!r} was given twice: each name stands for one placement driver")
         members[name] = {"raft_address": raft, "api_address": api}

@@ -148,7 +148,7 @@ def _created(made: dict[str, Any]) -> str:
     kept = f"kept for {show_ms(config['retention_ms'], '')}" if config["retention_ms"] else "kept for ever"
     size = f", the newest {show_bytes(config['retention_bytes'])}" if config["retention_bytes"] else ""
     copies = f"acked by {config['acks']} of {config['replicas']}, {config['durability']}"
-    return f"created stream {made['name']}: {copies}; records are {kept}{size}; all of it: pdctl stream show {made['name']}"
+    return f"created stream {made['name']}: {copies}; records are {kept}{size}; all of it: `pdctl stream show {made['name']}`"
 
 
 @stream.command("list")

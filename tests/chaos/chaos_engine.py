@@ -21,6 +21,7 @@ from tests.chaos import (
     chaos_disk_faults,  # noqa: F401 - registers its kinds
     chaos_far,  # noqa: F401 - registers its kinds
     chaos_lives,  # noqa: F401 - registers its kinds
+    chaos_moved_tier,  # noqa: F401 - registers its kinds
     chaos_operations,  # noqa: F401 - registers its kinds
     chaos_partitions,  # noqa: F401 - registers its kinds
     chaos_reading,
@@ -29,6 +30,7 @@ from tests.chaos import (
     chaos_spark_check,
     chaos_storms,  # noqa: F401 - registers its kinds
     chaos_topic_check,
+    chaos_twins,  # noqa: F401 - registers its kinds
     chaos_vanished,  # noqa: F401 - registers its kinds
 )
 from tests.chaos.chaos_cluster import System

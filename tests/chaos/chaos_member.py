@@ -1,6 +1,7 @@
 """A client process that reads the topic as a member of its group, and notes what it is handed.
 
-Lines: ["gained", shard], ["got", shard, first offset, one past the last]. SIGTERM: commit, leave, end.
+Lines: ["gained", shard], ["got", shard, first offset, one past the last, the generation of the hand-out]. SIGTERM: commit,
+leave, end. A member whose id another instance has taken notes ["fenced", words] and ends by itself.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 if not __package__:  # run by its path: imports begin at the project's folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import rangelog
 from rangelog import GroupListener, ShardOfTopic
-from rangelog.errors import RangelogError
+from rangelog.errors import MemberFenced, RangelogError
 from rangelog_cli.local.lifeline import follow_parent
 from tests.chaos.chaos_topic_notes import GROUP, TOPIC, Notes, ProgressFile, name_of
 
@@ -45,7 +47,7 @@ async def consume(options: argparse.Namespace) -> None:
             member = client.group(
                 GROUP,
                 TOPIC,
-                member_id=options.name,
+                member_id=options.member_id,
                 session_s=SESSION_S,
                 auto_commit_s=AUTO_COMMIT_S,
                 listener=_Listener(notes),
@@ -56,7 +58,7 @@ async def consume(options: argparse.Namespace) -> None:
                     try:
                         async for chunk in member.chunks():
                             first, end = chunk.records[0].offset, chunk.records[-1].offset + 1
-                            notes.note(("got", chunk.shard_id, first, end))
+                            notes.note(("got", chunk.shard_id, first, end, _since(member, chunk.shard_id)))
                             for record in chunk.records:
                                 name = name_of(record.value)
                                 if name is not None:
@@ -64,10 +66,20 @@ async def consume(options: argparse.Namespace) -> None:
                         await ending
                     finally:
                         ending.cancel()
+            except MemberFenced as error:
+                print(f"{options.name}: {error!r}", flush=True)
+                notes.note(("fenced", error.message))
+                return
             except RangelogError as error:
                 print(f"{options.name}: {error!r}", flush=True)
                 notes.note(("stopped", repr(error)))
                 await asyncio.sleep(REJOIN_PAUSE_S)
+
+
+def _since(member: rangelog.GroupMember, shard_id: int) -> int:
+    """The generation in which the group handed a shard to this member: no part of the interface, and what a checker needs."""
+    core: Any = member._core
+    return int(next(held.since for shard, held in core._held.items() if shard.shard_id == shard_id))
 
 
 async def _close_at(stopping: asyncio.Event, member: rangelog.GroupMember) -> None:
@@ -79,7 +91,7 @@ def main() -> None:
     """Entry point of the child process."""
     follow_parent()
     parser = argparse.ArgumentParser()
-    for name in ("pds", "name"):
+    for name in ("pds", "name", "member-id"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("history", "pulse"):
         parser.add_argument(f"--{name}", required=True, type=Path)

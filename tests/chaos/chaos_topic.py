@@ -40,6 +40,8 @@ class TopicClient(NamedTuple):
     process: Process
     history: Path
     pulse_file: Path
+    member_id: str = ""
+    """Of a member of the group; two instances may have one."""
 
     @property
     def progress(self) -> Progress:
@@ -76,9 +78,11 @@ class TopicLoad:
         for host in MEMBER_HOSTS:
             self.begin_member(host)
 
-    def begin_member(self, host: str) -> TopicClient:
-        """Start a member on a host, under an id that was not there before."""
-        member = self._client(f"member{len(self.members) + 1}", host, "chaos_member.py")
+    def begin_member(self, host: str, member_id: str = "") -> TopicClient:
+        """Start a member on a host, under an id; by default one that was not there before."""
+        name = f"member{len(self.members) + 1}"
+        member = self._client(name, host, "chaos_member.py", "--member-id", member_id or name)
+        member = member._replace(member_id=member_id or name)
         self.members.append(member)
         self.current[host] = member
         member.process.start()

@@ -1,7 +1,8 @@
 """Judges the topic of a run: what its producers noted, what its group's members were handed, and what is in it at the end.
 
 - Lost: a record that was acked and is not where its ack says; or that no member of the group was handed.
-- Duplicated: a record that is in the topic more than once.
+- Duplicated: a record that is in the topic more than once; or records that two instances of members, with one id or not, were
+  handed under one ownership of a shard.
 - Misordered: a record of a producer and key behind a later one; or one that a member was handed out of its shard's order.
 """
 
@@ -122,8 +123,9 @@ def check(
     verdict.final = len(places)
     verdict.shards = len({shard for shard, _ in places.values()})
     handed: set[tuple[int, int]] = set()
-    for notes in members:
-        _check_member(verdict, notes, handed)
+    owners: dict[tuple[int, int], int] = {}
+    for instance, notes in enumerate(members, 1):
+        _check_member(verdict, notes, handed, owners, instance)
     for name, place in acked.items():
         if place not in handed:
             verdict.wrong("lost", f"{name} at {place} was handed to no member of the group")
@@ -149,13 +151,22 @@ def _check_pass(
     return places
 
 
-def _check_member(verdict: TopicVerdict, notes: Iterable[Sequence[object]], handed: set[tuple[int, int]]) -> None:
+def _check_member(
+    verdict: TopicVerdict,
+    notes: Iterable[Sequence[object]],
+    handed: set[tuple[int, int]],
+    owners: dict[tuple[int, int], int],
+    instance: int,
+) -> None:
     due: dict[int, int | None] = {}  # None: the shard was handed out anew, and begins anywhere
     for kind, *rest in notes:
         if kind == "gained":
             due[_int(rest[0])] = None
         elif kind == "got":
-            shard, first, end = map(_int, rest)
+            shard, first, end, since = map(_int, rest)
+            if owners.setdefault((shard, since), instance) != instance:
+                both = f"members {owners[shard, since]} and {instance}"
+                verdict.wrong("duplicated", f"{both} were handed records of shard {shard} of generation {since}")
             if shard not in due or due[shard] not in (None, first):
                 verdict.wrong(
                     "misordered", f"a member was handed {first} of shard {shard}, and {due.get(shard)} was due"

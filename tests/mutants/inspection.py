@@ -10,6 +10,7 @@ _SUMS = "pdctl.inspection.compare_sums"
 _SUMS_TEST = "pdctl/test_pdctl_compare_sums.py"
 _OBJECTS = "pdctl.inspection.object_checks"
 _SIBLINGS_TEST = "client/consume/test_siblings.py"
+_NAMES_TEST = "client/test_sibling_names.py"
 _LOCATE_TEST = "pdctl/test_pdctl_locate.py"
 
 INSPECTION: tuple[Mutant, ...] = (
@@ -25,6 +26,17 @@ INSPECTION: tuple[Mutant, ...] = (
          "            except RangelogError as error:\n                raise\n", _SIBLINGS_TEST),
     rare("lost-is-waited-for", "a reader waits its whole time for records that are lost for good", "rangelog._read.reader",
          "        if not may_change or isinstance(error, RecordsLost):\n", "        if not may_change:\n", _SIBLINGS_TEST),
+    rare("no-table-is-no-topic", "who asks for a table is told that there is no topic, and to list topics",
+         "rangelog._table.tables", "            raise no_table(str(name)) from None\n", "            raise\n", _NAMES_TEST),
+    rare("producer-hears-an-id", "a producer is told by an id that its topic was deleted, a reader by the name",
+         "rangelog._produce.topic_map", "            raise deleted_topic(self.name) from error\n", "            raise\n",
+         _NAMES_TEST),
+    rare("sealed-by-half-a-name", "the same sealed topic has one name at the first producer, and another at the next",
+         "rangelog._produce.producer", "            raise sealed_topic(self._map.name)\n",
+         "            raise sealed_topic(self.topic)\n", _NAMES_TEST),
+    rare("no-topic-without-a-cure", "who names an unknown topic is not told how to find the names", "rangelog_core.name_errors",
+         "    return TopicNotFound(_listed(\"topic\", name))\n", "    return TopicNotFound(f\"no topic {name!r}\")\n",
+         _NAMES_TEST),
     rare("located-below-the-trim", "what was trimmed is told as not there by one verb and as trimmed by the other",
          "rangelog_pd.handlers.inspection", "            raise OffsetTrimmed(\n", "            raise OffsetOutOfRange(\n",
          "pd/handlers/test_pd_inspection.py"),

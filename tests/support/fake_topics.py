@@ -33,6 +33,7 @@ from rangelog_core.key_ranges import (
     key_range_from_bytes,
     overlapping,
 )
+from rangelog_core.name_errors import no_namespace
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -80,7 +81,7 @@ class FakeTopics:
 
     def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         if request.namespace not in self.namespaces:
-            raise NamespaceNotFound(f"no namespace {request.namespace!r}")
+            raise no_namespace(request.namespace)
         if any((each.namespace, each.name) == (request.namespace, request.name) for each in self.topics.values()):
             raise TopicExists
         topic = pb.Topic(

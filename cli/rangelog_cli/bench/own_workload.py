@@ -258,7 +258,7 @@ async def _fill_tier(cold: Rangelog, effort: Effort) -> tuple[str, int]:
         if all(each.tiered_end_offset == each.end_offset for each in ranges):
             return stream, count
         await asyncio.sleep(_POLL_S)
-    raise RequestTimeout(f"the ranges are not in the object store after {_TIER_TIMEOUT_S:g} s: pdctl task list")
+    raise RequestTimeout(f"the ranges are not in the object store after {_TIER_TIMEOUT_S:g} s: see `pdctl task list`")
 
 
 async def _measure_gets(cold: Rangelog, server: S3Server, emit: Emit) -> None:

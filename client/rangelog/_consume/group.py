@@ -204,6 +204,9 @@ class GroupMember:
         """Read again from the committed positions on, after a transaction with this member's positions was aborted.
 
         The member joins the group anew, so what it has is handed out again, to it or to others.
+
+        Raises:
+            MemberFenced: Another instance joined under this member's id, and reads them.
         """
         self._check_open()
         self._membership.expel()
@@ -487,3 +490,5 @@ class GroupMember:
     def _check_open(self) -> None:
         if not self._is_open or self._is_closed:
             raise WriterClosed("the member is not open: use it with `async with`")
+        if isinstance(self._membership.failed, MemberFenced):
+            raise self._membership.failed

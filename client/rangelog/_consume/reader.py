@@ -23,7 +23,8 @@ from rangelog._topics.time_windows import TimeWindow, TimeWindows
 from rangelog._topics.topics import CutPlace, Topics, check_topic_of
 from rangelog._topics.watches import ShardMapWatch, TopicShards, TopicWatches
 from rangelog.protocol.reading import ReadPreference
-from rangelog_core.errors import InvalidArgument, OffsetTrimmed, RangelogError, StreamNotFound, TopicNotFound
+from rangelog_core.errors import InvalidArgument, OffsetTrimmed, RangelogError, StreamNotFound
+from rangelog_core.name_errors import deleted_topic
 from rangelog_core.topic_names import parse_topic_name
 
 TopicStart = str | Cut | datetime
@@ -154,7 +155,7 @@ class TopicReader:
                 async for chunk in parts:
                     yield chunk
         except StreamNotFound as error:
-            raise TopicNotFound(f"topic {self.topic!r} was deleted") from error
+            raise deleted_topic(self.topic) from error
 
     def note(self, shard_id: int, offset: int) -> None:
         """The records of the chunk that is out are yielded below an offset. For the package's own use."""

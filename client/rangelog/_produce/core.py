@@ -28,7 +28,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from rangelog_core.errors import InvalidArgument, RangelogError, ShardEnded, ShardNotFound, TopicStateForbids
+from rangelog_core.errors import InvalidArgument, RangelogError, ShardEnded, TopicStateForbids
+from rangelog_core.name_errors import no_shard, sealed_topic
 
 WINDOW = 5
 EPOCH_MINUTES = 720
@@ -125,11 +126,13 @@ class _Lane:
 class ProducerCore:
     """See the module."""
 
-    def __init__(self, *, batch_bytes_max: int, batch_records_max: int, epoch: int = 0, dated: bool = False) -> None:
-        """`epoch`: of the producer; where it is `dated`, now, in minutes."""
+    def __init__(
+        self, *, batch_bytes_max: int, batch_records_max: int, epoch: int = 0, dated: bool = False, topic: str = ""
+    ) -> None:
+        """`epoch`: of the producer; where it is `dated`, now, in minutes. `topic`: its name, for errors."""
+        self._topic = topic
         self.error: RangelogError | None = None
-        self.epoch = epoch
-        """A dated one is to be kept up with the clock."""
+        self.epoch = epoch  # a dated one is to be kept up with the clock
         self.is_dated = dated
         self.batches_in_flight_max = WINDOW
         """Of one shard: fewer, where many others are in flight, make larger batches."""
@@ -191,7 +194,7 @@ class ProducerCore:
         """Return the current shard of a key's position, as far as the producer knows. Raises TopicStateForbids."""
         at = bisect_right(self._lows, position) - 1
         if at < 0 or position >= self._shards[self._current[at]].high:
-            raise TopicStateForbids("the topic is sealed: no shard takes records of this key any more")
+            raise sealed_topic(self._topic)
         return self._current[at]
 
     @property
@@ -300,7 +303,7 @@ class ProducerCore:
             if shard is not None and not shard.ended:
                 return only
             if shard is None and only > max(self._shards, default=-1):
-                return ShardNotFound(f"the topic has no shard {only}, as far as the producer knows")
+                return no_shard(self._topic, only)
             return ShardEnded(f"shard {only} has ended: send to its successors, or by key")
         try:
             return self.shard_of(position)

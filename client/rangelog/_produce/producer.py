@@ -39,11 +39,11 @@ from rangelog_core.errors import (
     InvalidArgument,
     Overloaded,
     RangelogError,
-    TopicStateForbids,
     WriterClosed,
 )
 from rangelog_core.key_hash import key_position
 from rangelog_core.limits import BATCH_RECORDS_MAX, INFLIGHT_BYTES_MAX
+from rangelog_core.name_errors import sealed_topic
 from rangelog_core.net.budgets import AppendBudget
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.record import AppendRecord, BytesLike, meant_as_ms
@@ -107,7 +107,7 @@ class TopicProducer:
         self._pace = pace or Pace()
         self._core = ProducerCore(
             batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX,
-            epoch=self.producer_epoch, dated=producer_id is None)  # fmt: skip
+            epoch=self.producer_epoch, dated=producer_id is None, topic=self._map.name)  # fmt: skip
         self._records = RecordRows()
         self._rows = self._records.rows
         self._waiters = Waiters()
@@ -150,7 +150,7 @@ class TopicProducer:
         await self._map.load(self._open_timeout_s)
         check_kind(self._map.topic, topic_pb2.TOPIC_KIND_RECORDS)
         if not self._map.shards:
-            raise TopicStateForbids(f"topic {self.topic!r} is sealed")
+            raise sealed_topic(self._map.name)
         compression = self._map.topic.config.stream.compression
         self._codec = CODEC_ZSTD if compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._runner = ProducerRunner(

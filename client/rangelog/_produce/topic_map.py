@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rangelog._produce.core import MappedShard
-from rangelog_core.errors import ProtocolViolation, Unavailable
+from rangelog_core.errors import ProtocolViolation, TopicNotFound, Unavailable
 from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import key_range_from_bytes
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
+from rangelog_core.name_errors import deleted_topic
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import topic_pb2 as pb
 
@@ -36,6 +37,7 @@ class TopicMap:
     def __init__(self, topics: TopicClient, reference: pb.TopicReference) -> None:
         self._topics = topics
         self._reference = reference
+        self.name = f"{reference.namespace}/{reference.name}"
         self._shards: dict[int, MappedShard] = {}
         self.version = 0
         self.topic = pb.Topic()
@@ -57,7 +59,10 @@ class TopicMap:
         `keep_ended`: shards that had ended before may be ancestors of current ones that the core still asks for.
         """
         before = self.version
-        changed = await self._list(pb.SHARD_SELECTION_CHANGED, CALL_TIMEOUT_S)
+        try:
+            changed = await self._list(pb.SHARD_SELECTION_CHANGED, CALL_TIMEOUT_S)
+        except TopicNotFound as error:
+            raise deleted_topic(self.name) from error
         if self.topic.map_version <= before:
             return False
         if not keep_ended:

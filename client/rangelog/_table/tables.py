@@ -14,6 +14,7 @@ from rangelog._table.table import Table
 from rangelog._table.values import TableInfo
 from rangelog_core.errors import InvalidArgument, NamespaceExists, NamespaceNotFound, RangelogError, TopicNotFound
 from rangelog_core.limits import COMMAND_SHARDS_MAX
+from rangelog_core.name_errors import no_table
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.stream_config import StreamConfig, config_message
@@ -147,7 +148,10 @@ class Tables:
 
     async def _described(self, name: TopicName, timeout_s: float) -> pb.Topic:
         reference = pb.TopicReference(namespace=name.namespace, name=name.name)
-        response = await self._topics.describe_topic(pb.DescribeTopicRequest(topic=reference), timeout_s=timeout_s)
+        try:
+            response = await self._topics.describe_topic(pb.DescribeTopicRequest(topic=reference), timeout_s=timeout_s)
+        except TopicNotFound:
+            raise no_table(str(name)) from None
         return check_kind(response.topic, pb.TOPIC_KIND_TABLE)
 
     async def _find(self, name: str) -> Partitions:

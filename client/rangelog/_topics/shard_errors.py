@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound, TopicNotFound
+from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
+from rangelog_core.name_errors import deleted_topic
 
 
 def of_shard(error: RangelogError, topic: str, shard_id: int) -> RangelogError:
@@ -15,7 +16,7 @@ def of_shard(error: RangelogError, topic: str, shard_id: int) -> RangelogError:
     OffsetOutOfRange("topic 'default/t', shard 3: offset 7 is beyond the end")
     """
     if isinstance(error, StreamNotFound):
-        return TopicNotFound(f"topic {topic!r} was deleted")
+        return deleted_topic(topic)
     if isinstance(error, OffsetOutOfRange):
         return type(error)(f"topic {topic!r}, shard {shard_id}: {error.message}", offset=error.offset)
     return error

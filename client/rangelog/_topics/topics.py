@@ -24,7 +24,6 @@ from rangelog_core.errors import (
     PreconditionFailed,
     RequestTimeout,
     ShardEnded,
-    ShardNotFound,
     StreamNotFound,
     TopicExists,
     TopicNotFound,
@@ -33,6 +32,7 @@ from rangelog_core.errors import (
 from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import KeyRange, check_tiling, equal_key_ranges
 from rangelog_core.limits import COMMAND_SHARDS_MAX
+from rangelog_core.name_errors import no_shard
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import ms_of
 from rangelog_core.topic_kinds import check_kind
@@ -414,7 +414,8 @@ class Topics:
         _check_shards(key_ranges)
         listed = await self._calls.shards(by_name(parse_topic_name(name)), pb.SHARD_SELECTION_ALL)
         known = {shard.shard_id: shard for shard in listed.shards}
-        wanted = _divided([_current(known, each).key_range for each in parents], key_ranges)
+        full_name = str(parse_topic_name(name))
+        wanted = _divided([_current(known, full_name, each).key_range for each in parents], key_ranges)
         topic = await self._calls.start_scale(listed.topic, parents, wanted, _left_s(deadline))
         scale_id = topic.scale_id
         attempt = 0
@@ -475,10 +476,10 @@ def _check_shards(shards: Shards) -> None:
         raise InvalidArgument("shards are given as a number or as KeyRange values")
 
 
-def _current(known: Mapping[int, ShardInfo], shard_id: int) -> ShardInfo:
+def _current(known: Mapping[int, ShardInfo], topic: str, shard_id: int) -> ShardInfo:
     """Return a current shard. Raises ShardNotFound, ShardEnded."""
     if shard_id not in known:
-        raise ShardNotFound(f"the topic has no shard {shard_id!r}")
+        raise no_shard(topic, shard_id)
     if not known[shard_id].is_current:
         raise ShardEnded(f"shard {shard_id} has ended: its successors are {list(known[shard_id].successors)}")
     return known[shard_id]

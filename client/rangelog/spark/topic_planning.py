@@ -30,12 +30,12 @@ from rangelog.spark.options import Options, Position
 from rangelog.spark.planning import limits_of
 from rangelog.spark.reading import client_for
 from rangelog_core.errors import InvalidArgument, OffsetTrimmed, TopicNotFound
+from rangelog_core.name_errors import deleted_topic, no_topic
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import topic_pb2 as pb
 
 _T = TypeVar("_T")
-_NO_TOPIC = "no topic {!r}: `pdctl topic list` shows what there is"
 _PLACES: dict[str, CutPlace] = {"earliest": "head", "latest": "tail"}
 
 
@@ -115,9 +115,9 @@ async def shard_map(client: Client, topic: str, reference: pb.TopicReference) ->
     try:
         listed = await TopicCalls(client.metadata.pd).shards(reference, pb.SHARD_SELECTION_ALL)
     except TopicNotFound:
-        raise TopicNotFound(f"topic {topic!r} was deleted" if reference.topic_id else _NO_TOPIC.format(topic)) from None
+        raise (deleted_topic if reference.topic_id else no_topic)(topic) from None
     if listed.topic.state == pb.TOPIC_STATE_DELETING:
-        raise TopicNotFound(f"topic {topic!r} was deleted")
+        raise deleted_topic(topic)
     check_kind(listed.topic, pb.TOPIC_KIND_RECORDS)
     return topic_shards(listed)
 

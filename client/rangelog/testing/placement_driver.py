@@ -25,6 +25,7 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_core.ids import check_name
+from rangelog_core.name_errors import no_stream
 from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -224,7 +225,7 @@ class FakePlacementDriver:
 
     def _stream(self, name: str) -> common_pb2.Stream:
         if name not in self._ids:
-            raise StreamNotFound(f"no stream {name!r}: `pdctl stream list` shows what there is")
+            raise no_stream(name)
         return self._streams[self._ids[name]]
 
     def _stream_by_id(self, stream_id: int) -> common_pb2.Stream:

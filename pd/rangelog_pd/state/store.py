@@ -22,6 +22,7 @@ from itertools import chain, pairwise
 
 from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_core.ids import INTERNAL_NAME_START
+from rangelog_core.name_errors import no_stream
 from rangelog_pd.state.audit_table import AuditTable
 from rangelog_pd.state.changes import Changes
 from rangelog_pd.state.cursor_table import CursorTable
@@ -110,7 +111,7 @@ class State:
         """Return a stream by name. Raises StreamNotFound."""
         stream_id = self.names.get(name)
         if stream_id is None:
-            raise StreamNotFound(f"no stream {name!r}: `pdctl stream list` shows what there is")
+            raise no_stream(name)
         return self.streams[stream_id]
 
     def stream_by_id(self, stream_id: int) -> common_pb2.Stream:

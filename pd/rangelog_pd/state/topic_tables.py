@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
-from rangelog_core.errors import NamespaceNotFound, ShardNotFound, TopicNotFound
+from rangelog_core.errors import TopicNotFound
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
+from rangelog_core.name_errors import no_namespace, no_shard, no_topic
 from rangelog_pd.state.indexes import Names
 from rangelog_pd.state.tables import Hook, ShardKey, Table
 from rangelog_pd.state.tag_index import TagIndex
@@ -120,7 +121,7 @@ class TopicTables:
         """Return a namespace. Raises NamespaceNotFound."""
         found = self.namespaces.find(name)
         if found is None:
-            raise NamespaceNotFound(f"no namespace {name!r}")
+            raise no_namespace(name)
         return found
 
     def topic(self, topic_id: int) -> topic_pb2.Topic:
@@ -136,14 +137,15 @@ class TopicTables:
             return self.topic(reference.topic_id)
         topic_id = self.names.get(full_name(reference.namespace, reference.name))
         if topic_id is None:
-            raise TopicNotFound(f"no topic {full_name(reference.namespace, reference.name)!r}")
+            raise no_topic(full_name(reference.namespace, reference.name))
         return self.topics[topic_id]
 
     def shard(self, topic_id: int, shard_id: int) -> topic_pb2.Shard:
         """Return a shard. Raises ShardNotFound."""
         found = self.shards.find((topic_id, shard_id))
         if found is None:
-            raise ShardNotFound(f"topic {topic_id} has no shard {shard_id}")
+            topic = self.topics.find(topic_id)
+            raise no_shard(_full_name_of(topic) if topic is not None else str(topic_id), shard_id)
         return found
 
     # ---- changing

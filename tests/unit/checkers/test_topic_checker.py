@@ -14,8 +14,8 @@ PRODUCER: list[list[Any]] = [
     ["sent", *A0], ["sent", *B0], ["sent", *A1], ["acked", *A0, 0, 0, 5], ["acked", *A1, 1, 0, 7], ["done"],
 ]  # fmt: skip
 MEMBERS: list[list[list[Any]]] = [
-    [["gained", 0], ["got", 0, 0, 1], ["got", 0, 1, 2]],
-    [["gained", 1], ["got", 1, 0, 1], ["gained", 0], ["got", 0, 1, 2]],
+    [["gained", 0], ["got", 0, 0, 1, 3], ["got", 0, 1, 2, 3]],
+    [["gained", 1], ["got", 1, 0, 1, 3], ["gained", 0], ["got", 0, 1, 2, 4]],
 ]
 TOPIC = [Found(0, 0, A0), Found(0, 1, B0), Found(1, 0, A1)]
 
@@ -57,13 +57,15 @@ def test_damage_of_the_topic_is_seen(topic: list[Found], kind: str) -> None:
     ("members", "kind"),
     [
         (MEMBERS[:1], "lost"),
-        ([*MEMBERS, [["gained", 0], ["got", 0, 0, 1], ["got", 0, 2, 3]]], "misordered"),
-        ([*MEMBERS, [["gained", 0], ["got", 0, 0, 1], ["got", 0, 0, 1]]], "misordered"),
-        ([*MEMBERS, [["got", 0, 0, 1]]], "misordered"),
+        ([*MEMBERS, [["gained", 0], ["got", 0, 0, 1, 5], ["got", 0, 2, 3, 5]]], "misordered"),
+        ([*MEMBERS, [["gained", 0], ["got", 0, 0, 1, 5], ["got", 0, 0, 1, 5]]], "misordered"),
+        ([*MEMBERS, [["got", 0, 0, 1, 5]]], "misordered"),
+        ([*MEMBERS, [["gained", 0], ["got", 0, 1, 2, 4]]], "duplicated"),
     ],
 )
 def test_damage_of_the_group_is_seen(members: list[list[list[Any]]], kind: str) -> None:
-    """A record that no member was handed; one out of order, or again under one holding; one of a shard that is not held."""
+    """A record that no member was handed; one out of order, or again under one holding; one of a shard that is not held;
+    one that two instances were handed under one ownership."""
     assert judged(members=members).counts == {kind: 1}
 
 

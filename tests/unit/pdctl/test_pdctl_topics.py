@@ -242,7 +242,7 @@ def test_unknown_topics(run: PdctlOverGrpc, topics: InProcessPd) -> None:
         ("shard", "merge", "x", "0", "1"),
     ):
         assert "default/x" in run.fails(3, *verb)
-    assert "no namespace 'a'" in run.fails(3, "topic", "create", "a/x")
+    assert "no namespace 'a': `pdctl namespace list` shows what there is" in run.fails(3, "topic", "create", "a/x")
 
 
 def make_table(topics: InProcessPd, name: str) -> None:

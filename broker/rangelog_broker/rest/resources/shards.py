@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from rangelog import KeyRange, ShardInfo
-from rangelog.errors import InvalidArgument, ShardEnded, ShardNotFound
+from rangelog.errors import InvalidArgument, ShardEnded
 from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.resources.topics import (
     KeyEnd,
@@ -31,6 +31,7 @@ from rangelog_broker.rest.values import (
     WaitSeconds,
 )
 from rangelog_core.limits import COMMAND_SHARDS_MAX
+from rangelog_core.name_errors import no_shard
 
 
 class ShardAnswer(AnswerBody):
@@ -153,7 +154,7 @@ async def _all_shards(client: TheClient, name: str) -> Mapping[int, ShardInfo]:
 def _current(shards: Mapping[int, ShardInfo], name: str, shard_id: int) -> ShardInfo:
     found = shards.get(shard_id)
     if found is None:
-        raise ShardNotFound(f"topic {name!r} has no shard {shard_id}")
+        raise no_shard(name, shard_id)
     if not found.is_current:
         raise ShardEnded(f"shard {shard_id} has ended: its successors are {list(found.successors)}")
     return found

@@ -96,6 +96,25 @@ async def test_the_later_of_two_instances_is_the_member(members: Members) -> Non
         assert [each.member_id for each in (await members.groups.describe(GROUP)).members] == ["m"]
 
 
+async def test_an_instance_that_heard_of_its_twin_is_told_of_it_by_every_call(members: Members) -> None:
+    """As one that has not heard yet: that its shards were lost is not the news, and nothing was committed."""
+    topic = await members.cluster.create_topic(TOPIC)
+    await members.cluster.append(topic, 0, b"a", b"b")
+    earlier, later = members.member(member_id="m"), members.member(member_id="m")
+    await earlier.open()
+    await take(aiter(earlier), 1)
+    async with later:
+        await until(lambda: earlier._membership.failed is not None)
+        for _ in range(2):
+            with pytest.raises(MemberFenced, match="another instance"):
+                await earlier.commit()
+        with pytest.raises(MemberFenced, match="another instance"):
+            await earlier.stage_positions("program", 1, 1)
+        with pytest.raises(MemberFenced, match="another instance"):
+            earlier.rewind()
+        await earlier.close()
+
+
 async def stand_still() -> None:
     """In place of heartbeats."""
 
