@@ -22,6 +22,7 @@ from rangelog_core.errors import (
     RangelogError,
     RequestTimeout,
     ShardEnded,
+    StorageFull,
     TopicNotFound,
     Unavailable,
 )
@@ -116,6 +117,7 @@ class OwnerCalls:
 
         Raises:
             Unavailable, RequestTimeout: No owner answered in time.
+            StorageFull: The range servers have no room for it: at once, whatever is left of the time.
             RangelogError: The owner's refusal; ShardEnded and TopicNotFound also where there is none.
         """
         note_call()
@@ -147,6 +149,8 @@ class OwnerCalls:
                     if not last.retriable:
                         raise last from failed
                     unknown = unknown or maybe
+                    if isinstance(last, StorageFull):  # another try, or another owner, finds no room either
+                        raise last.with_outcome(unknown=unknown) from failed
                     self._owners.pop(key, None)
                     await self._report(broker, last, deadline)
             attempt += 1
