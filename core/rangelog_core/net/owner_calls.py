@@ -21,6 +21,7 @@ from rangelog_core.errors import (
     NotOwner,
     RangelogError,
     RequestTimeout,
+    SessionExpired,
     ShardEnded,
     StorageFull,
     TopicNotFound,
@@ -118,6 +119,7 @@ class OwnerCalls:
         Raises:
             Unavailable, RequestTimeout: No owner answered in time.
             StorageFull: The range servers have no room for it: at once, whatever is left of the time.
+            SessionExpired: Without `outcome_unknown` nothing was carried out: the only try that arrived was refused.
             RangelogError: The owner's refusal; ShardEnded and TopicNotFound also where there is none.
         """
         note_call()
@@ -146,6 +148,8 @@ class OwnerCalls:
                     maybe = may_have_been_carried_out(failed) or last.outcome_unknown
                     if maybe and not repeatable:
                         raise last.with_outcome(unknown=True) from failed
+                    if isinstance(last, SessionExpired):  # refused, and not carried out, unless by a try before
+                        raise last.with_outcome(unknown=unknown) from failed
                     if not last.retriable:
                         raise last from failed
                     unknown = unknown or maybe

@@ -107,12 +107,16 @@ async def test_an_unknown_outcome_is_repeated_where_that_is_harmless(cluster: tu
 
 
 async def test_an_expired_session_ends_the_call_at_once(cluster: tuple[Cluster, OwnerCalls]) -> None:
-    """Its outcome is unknown, and a repeat has the same answer: the caller opens another session."""
+    """A repeat has the same answer: the caller opens another session. Only a try before may have been carried out."""
     fake, calls = cluster
     fake.errors = [SessionExpired("idle")]
-    with pytest.raises(SessionExpired):
+    with pytest.raises(SessionExpired) as told:
         await opened(calls)
-    assert fake.calls == ["find", "open"]
+    assert fake.calls == ["find", "open"] and not told.value.outcome_unknown
+    fake.errors = [OutcomeUnknown("fenced"), SessionExpired("idle")]
+    with pytest.raises(SessionExpired) as told:
+        await opened(calls)
+    assert told.value.outcome_unknown
 
 
 async def test_full_disks_end_the_call_at_once(cluster: tuple[Cluster, OwnerCalls]) -> None:
