@@ -5,7 +5,6 @@ What is behind each is the servers' own code, in memory. With `test_siblings` of
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -118,14 +117,12 @@ WAYS = (
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_full_disks(acts: Acts, disks: Disks, way: str) -> None:
-    """Told in a moment, with what to do, twice; then all works again."""
+    """Told with what to do, twice, and before the time is over, which is another error; then all works again."""
     disks.full = True
-    began_s = time.monotonic()
     for _ in range(2):
         with pytest.raises(StorageFull, match=r"no room at (fake|\w+).*No space left on device") as told:
             await acts[way]()
         assert CURE in told.value.message and told.value.retriable
-    assert time.monotonic() < began_s + 25, "before any time is over that is given to a call"
     disks.full = False
 
     async def works() -> bool:
