@@ -16,7 +16,8 @@ _LOCATE_TEST = "pdctl/test_pdctl_locate.py"
 INSPECTION: tuple[Mutant, ...] = (
     # ---- one event, two paths
     rare("lost-in-no-shard", "who reads a topic is not told in which shard records are lost", "rangelog._topics.shard_errors",
-         "    if isinstance(error, OffsetOutOfRange):\n", "    if error.code == \"OFFSET_TRIMMED\":\n", _SIBLINGS_TEST),
+         "    if isinstance(error, OffsetOutOfRange | StorageFull):\n", "    if error.code == \"OFFSET_TRIMMED\":\n",
+         _SIBLINGS_TEST),
     rare("member-names-no-shard", "a member of a group is told of an offset, and not of which shard",
          "rangelog._consume.shard_feed", "            self.failed = of_shard(error, *self._named(begin.shard))\n",
          "            self.failed = error\n", _SIBLINGS_TEST),

@@ -357,7 +357,9 @@ class FakeTopic:
         first = int(request.page_token or 0)
         page = chosen[first : first + 3]  # pages of three
         return topic_pb2.ListShardsResponse(
-            topic=topic_pb2.Topic(topic_id=TOPIC_ID, map_version=self.version, config=self.config),
+            topic=topic_pb2.Topic(
+                namespace="default", name="t", topic_id=TOPIC_ID, map_version=self.version, config=self.config
+            ),
             shards=[each.row() for each in page],
             next_page_token=str(first + 3) if len(chosen) > first + 3 else "",
         )

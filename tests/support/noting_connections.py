@@ -86,6 +86,7 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     writer._runner = AppenderRunner(
         cast(Any, None), shared, cast(Any, None), dials, stream, created,
         confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,
+        no_room=lambda error: writer.on_no_room(error),
     )  # fmt: skip
     writer._accepting = True
     writer._runner.start()

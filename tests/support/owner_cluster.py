@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from rangelog import Client
-from rangelog.errors import RangelogError, Unavailable
+from rangelog.errors import RangelogError, StorageFull, Unavailable
 from rangelog.testing.connections import FakeConnection
 from rangelog.testing.range_server import FakeRangeServer
+from rangelog.testing.session import FakeSession
 from rangelog_core.batch import encode_batch, peek_header
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
+from rangelog_core.frame import Frame, Opcode
 from rangelog_core.ids import ReplicaId, shard_stream_name
 from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
 from rangelog_core.net.data_connection import DataConnection, DataConnections, PeerKind
@@ -29,7 +31,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICES, bound
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
-from rangelog_proto.v1 import broker_pb2, pd_pb2, pd_state_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, data_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.support.waiting import until
 
 SERVERS = ("rs1", "rs2", "rs3")
@@ -136,6 +138,12 @@ class OwnerCluster:
         with self.lock:
             for server in self.servers.values():
                 server.release_appends()
+
+    def fill(self, *names: str) -> None:
+        """The disks of these range servers are full, and those of the others are not."""
+        with self.lock:
+            for name, server in self.servers.items():
+                server.is_full = name in names
 
     async def close(self) -> None:
         """Close all clients."""
@@ -291,8 +299,22 @@ class _Connections(DataConnections):
         return connection
 
 
-def _named_server(name: str) -> FakeRangeServer:
-    server = FakeRangeServer()
+class _RangeServer(FakeRangeServer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+
+    def take(self, session: FakeSession, frame: Frame) -> None:
+        if self.is_full and frame.opcode is Opcode.APPEND:
+            message = data_pb2.Append.FromString(frame.message)
+            error = StorageFull("no room in the log: No space left on device")
+            session.refuse(0, error, stream_id=message.stream_id, range_index=message.range_index)
+        else:
+            super().take(session, frame)
+
+
+def _named_server(name: str) -> _RangeServer:
+    server = _RangeServer()
     server.replica.server, server.replica.data_address = name, f"{name}:1"
     return server
 

@@ -18,10 +18,12 @@ Deterministic: the same calls in the same order give the same group.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rangelog_broker.groups.checkpoints import Checkpoints, ShardKey
+from rangelog_broker.groups.loads import Loads
 from rangelog_broker.groups.staged_positions import StagedPosition, StagedPositions
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_core.errors import InvalidArgument, MemberFenced, MemberNotFound, Overloaded, PreconditionFailed
@@ -359,30 +361,29 @@ class Group:
 
     def _ask_for_releases(self, readable: list[ShardKey], loads: dict[str, int]) -> None:
         """What is given up counts for nobody; it is handed out when it is released."""
-        kept: dict[str, list[ShardKey]] = {name: [] for name in loads}
+        kept: dict[str, list[tuple[int, ShardKey]]] = {name: [] for name in loads}
+        promised = Loads(loads)
         for key in readable:
             shard = self.shards[key]
-            if shard.member and not shard.release:
-                kept[shard.member].append(key)
-        promised = dict(loads)
-        for key in readable:
-            if self.shards[key].release:
-                least = min(promised, key=lambda name: (promised[name], name))
-                promised[least] += self.shards[key].weight
+            if shard.release:
+                promised.add(promised.least(), shard.weight)
+            elif shard.member:
+                kept[shard.member].append((shard.weight, key))
+        ordered: set[str] = set()
         for _ in range(RELEASES_AT_ONCE):
-            most = max(promised, key=lambda name: (promised[name], name))
-            least = min(promised, key=lambda name: (promised[name], name))
-            gap = promised[most] - promised[least]
-            movable = [key for key in kept[most] if self.shards[key].weight < gap]
-            if not movable:
+            most, least = promised.most(), promised.least()
+            held = kept[most]
+            if most not in ordered:
+                ordered.add(most)
+                held.sort()
+            at = bisect_left(held, (promised[most] - promised[least],)) - 1
+            if at < 0:
                 return
-            key = max(movable, key=lambda each: (self.shards[each].weight, each))
-            weight = self.shards[key].weight
-            kept[most].remove(key)
+            weight, key = held.pop(at)
             self.shards[key].release = True
             self.changes += 1
-            promised[most] -= weight
-            promised[least] += weight
+            promised.add(most, -weight)
+            promised.add(least, weight)
 
     def _readable(self) -> list[ShardKey]:
         """All shards that are not finished, and whose ancestors all are, in order. Predecessors have lower ids."""

@@ -27,6 +27,7 @@ from rangelog.errors import (
     OffsetTrimmed,
     RangelogError,
     RequestTimeout,
+    StorageFull,
     StreamNotFound,
     Unavailable,
     UnsupportedVersion,
@@ -76,14 +77,13 @@ class Journal(Generic[M]):
         self._limits = limits
         # The writer refuses what exceeds twice this: the owner's own bound comes first.
         self._writer = client.internal.writer(stream, inflight_bytes_max=limits.proposals_bytes_max + (4 << 20))
+        self._writer.on_no_room = self._fail_waits
         self._owner: Owner[M]
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, list[asyncio.Future[Result]]] = {}
-        self._reads: deque[tuple[int, asyncio.Future[None]]] = (
-            deque()
-        )  # each needs the ack of an entry from its offset on
-        self._proof_due = False
-        self._proof_offset = -1  # of the proof in flight
+        self._waits: dict[asyncio.Future[Any], bool] = {}  # of callers; whether their outcome is unknown
+        self._reads: deque[tuple[int, asyncio.Future[None]]] = deque()  # until an entry from its offset on is acked
+        self._proof_due, self._proof_offset = False, -1  # the latter: of the proof in flight
         self._snapshot_task: asyncio.Task[None] | None = None
         self._trim_task: asyncio.Task[None] | None = None
         self._trim_offset = 0
@@ -169,6 +169,7 @@ class Journal(Generic[M]):
     async def open_session(self, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> int:
         """Open a session; return its number. A repeated call opens another one, and nothing else."""
         self._check_open()
+        self._writer.check_room()
         number = secrets.randbits(63) | 1 << 63  # no offset, as the numbers of before are
         result = await self._result(self._owner.open_session(self.now_ms, number), timeout_s)
         return int.from_bytes(result.unwrap(), "little")
@@ -187,11 +188,14 @@ class Journal(Generic[M]):
 
         Raises:
             Overloaded, InvalidArgument: Nothing was proposed.
+            StorageFull: The range servers have no room. With `outcome_unknown` it was proposed, and is applied when they have.
             SessionExpired: The session was idle for too long; whether earlier proposals of the command were applied is unknown.
             WriterFenced, WriterClosed, RequestTimeout: With `outcome_unknown`: propose it again, to the new owner.
             RangelogError: The machine's refusal.
         """
         self._check_open()
+        if self._owner.is_new(session, sequence):
+            self._writer.check_room()
         proposed = self._owner.propose(Command(self.now_ms, session, sequence, settled, command))
         if isinstance(proposed, Result):
             return proposed.unwrap()
@@ -207,9 +211,11 @@ class Journal(Generic[M]):
     ) -> list[Result]:
         """As `propose`, for many commands with their sequences; return their results and refusals in the same order.
 
-        Raises WriterFenced, WriterClosed, RequestTimeout: with `outcome_unknown`, for all of them.
+        Raises WriterFenced, WriterClosed, RequestTimeout, StorageFull: with `outcome_unknown`, for all of them.
         """
         self._check_open()
+        if all(self._owner.is_new(session, sequence) for sequence, _ in commands):
+            self._writer.check_room()
         now_ms = self.now_ms
         results: list[Result | asyncio.Future[Result]] = []
         for sequence, command in commands:
@@ -226,6 +232,7 @@ class Journal(Generic[M]):
 
     async def propose_own(self, command: bytes, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> bytes:
         """Apply a command of the owner itself, which nobody proposes again: the machine decides as it is applied."""
+        self._writer.check_room()
         return (await self._wait(self.submit_own(command), timeout_s, outcome_unknown=True)).unwrap()
 
     def submit_own(self, command: bytes) -> asyncio.Future[Result]:
@@ -244,9 +251,10 @@ class Journal(Generic[M]):
     async def read(self, look: Callable[[M], T], *, timeout_s: float = PROPOSE_TIMEOUT_S) -> T:
         """Return what `look` finds in the machine, linearizably. `look` changes nothing and keeps nothing of the machine.
 
-        Raises WriterFenced, WriterClosed, RequestTimeout: read at the new owner.
+        Raises WriterFenced, WriterClosed, RequestTimeout: read at the new owner. StorageFull: the range servers have no room.
         """
         self._check_open()
+        self._writer.check_room()
         found = look(self.machine)
         future: asyncio.Future[None] = self._loop.create_future()
         self._reads.append((self._owner.next_offset, future))
@@ -289,15 +297,21 @@ class Journal(Generic[M]):
 
     async def _wait(self, future: asyncio.Future[T], timeout_s: float, *, outcome_unknown: bool) -> T:
         timer = self._loop.call_later(timeout_s, self._expire, future, timeout_s, outcome_unknown)
+        self._waits[future] = outcome_unknown
         try:
             return await future
         finally:
             timer.cancel()
+            del self._waits[future]
+
+    def _fail_waits(self, error: StorageFull) -> None:
+        """Nothing is acked until there is room: say so. Who proposes a command again waits for its result."""
+        for future, outcome_unknown in self._waits.items():
+            _fail(future, error.with_outcome(unknown=outcome_unknown))
 
     def _expire(self, future: asyncio.Future[T], timeout_s: float, outcome_unknown: bool) -> None:
-        if not future.done():
-            message = f"the journal {self.stream} had no ack within {timeout_s:g} s: too few range servers answer?"
-            future.set_exception(RequestTimeout(message, outcome_unknown=outcome_unknown))
+        message = f"the journal {self.stream} had no ack within {timeout_s:g} s: too few range servers answer?"
+        _fail(future, RequestTimeout(message, outcome_unknown=outcome_unknown))
 
     def _append(self, proposed: Proposed) -> None:
         if proposed.value is None or self.closed is not None:

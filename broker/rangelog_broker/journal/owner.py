@@ -112,6 +112,10 @@ class Owner(Generic[M]):
         self._proposed[key] = proposed.offset
         return proposed
 
+    def is_new(self, session: int, sequence: int) -> bool:
+        """Return whether a session's command is neither applied, as far as results are kept, nor in flight."""
+        return self.fold.sessions.known(session, sequence) is None and (session, sequence) not in self._proposed
+
     def propose_own(self, command: Own) -> Proposed:
         """Propose a command of the owner, which nobody retries. Raises Overloaded, InvalidArgument."""
         return self._append(command)

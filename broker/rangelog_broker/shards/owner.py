@@ -73,6 +73,11 @@ class ShardOwner:
         pending.batches.append(InFlight(offset, end_offset))
         return Found(Standing.NEXT, offset, end_offset)
 
+    def is_new(self, producer: Producer) -> bool:
+        """Return whether a batch is neither acked nor in flight, as far as this owner knows, nor refused for good."""
+        found = self._find(producer)
+        return isinstance(found, Found) and found.standing in (Standing.NEXT, Standing.GAP)
+
     def merge(self, merged: MergedFrom, records: int) -> int:
         """Take the next batch of a run; return the offset at which it is to be appended now."""
         offset = self.next_offset

@@ -29,6 +29,7 @@ from rangelog.errors import (
     ProducerFenced,
     RangelogError,
     RequestTimeout,
+    StorageFull,
     StreamNotFound,
 )
 from rangelog_broker.shards.finished import FinishedShards
@@ -129,6 +130,7 @@ class OwnedShard:
         shard = cls(client, topics, row)
         writer = client.internal.writer(shard._name, inflight_bytes_max=INFLIGHT_BYTES_MAX + STAGED_BYTES_MAX)
         shard._writer = writer
+        writer.on_no_room = shard._refuse_waiting
         try:
             async with asyncio.timeout(timeout_s):
                 await writer.claim()  # an earlier owner opens no side log any more that it has not opened by now
@@ -296,6 +298,7 @@ class OwnedShard:
             OutOfOrder: Batches of the producer before it are missing.
             ProducerFenced: A later instance of the producer was here, or the producer was silent for too long.
             OutcomeUnknown: It was acked before, too long ago to say where.
+            StorageFull: It is new, and the range servers have no room.
             InvalidArgument: The producer's epoch is a date that is more than a year ahead.
         """
         if self._closing or self.closed is not None:
@@ -307,6 +310,11 @@ class OwnedShard:
             raise InvalidArgument(
                 "the producer began more than a year from now: set its machine's clock, or the broker's"
             )
+        try:
+            self._writer.check_room()
+        except StorageFull:
+            if self._owner.is_new(producer):
+                raise
         found = self._owner.offer(producer, header.count)
         if isinstance(found, InFlight):
             self._waiting[found.offset].append((reply, request_id))
@@ -326,6 +334,13 @@ class OwnedShard:
             )
         else:
             raise OutcomeUnknown("the batch is there; it was acked too long ago to say where")
+
+    def _refuse_waiting(self, error: StorageFull) -> None:
+        """Nothing in flight is acked until there is room: say so. Who sends it again waits for its ack."""
+        for offset, replies in self._waiting.items():
+            self._waiting[offset] = []
+            for reply, request_id in replies:
+                reply.refused(request_id, error)
 
     def _append(
         self, offset: int, end_offset: int, header: BatchHeader, data: bytes, reply: Reply, request_id: int

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable
 
 from rangelog import Ack, Client, Writer
-from rangelog.errors import Corruption, RangelogError, StreamNotFound, WriterFenced
+from rangelog.errors import Corruption, RangelogError, StorageFull, StreamNotFound, WriterFenced
 from rangelog_broker.shards.side_entry import SideFold, SideSnapshot, encode_snapshot, encode_staged
 from rangelog_broker.shards.staging import Staging
 from rangelog_broker.shards.state import ShardState
@@ -36,6 +37,7 @@ class SideLog:
         self._client = client
         self._topics = topics
         self._key = (topic_id, shard_id)
+        self.on_no_room: Callable[[StorageFull], object] = lambda _: None
         self._writer: Writer | None = None
         self._creating: asyncio.Task[Writer] | None = None
         self._closed = False
@@ -68,6 +70,11 @@ class SideLog:
     def is_open(self) -> bool:
         """Whether `stage` may be called; otherwise wait for `create`."""
         return self._writer is not None
+
+    def check_room(self) -> None:
+        """Raise StorageFull where the range servers have no room for what would be staged."""
+        if self._writer is not None:
+            self._writer.check_room()
 
     async def create(self, epoch: int) -> None:
         """Create the side log if there is none. Raises as `write_snapshot`."""
@@ -109,6 +116,7 @@ class SideLog:
 
     async def _open_writer(self) -> Writer:
         writer = self._client.internal.writer(self.name)
+        writer.on_no_room = lambda error: self.on_no_room(error)
         try:
             await writer.open()
         except BaseException:

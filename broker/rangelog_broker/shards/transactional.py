@@ -89,6 +89,7 @@ class ShardTransactions:
         self._merging: dict[tuple[TransactionKey, int], asyncio.Task[None]] = {}
         self._queued: list[Callable[[], None]] = []  # while the side log is created
         self._creating: asyncio.Task[None] | None = None
+        side.on_no_room = self._refuse_waiting
         self.verify: Verify | None = None
         """None: there is no coordinator to ask."""
         self._given: dict[Instance, None] = {}
@@ -130,7 +131,7 @@ class ShardTransactions:
     ) -> None:
         """Stage a batch of a producer's transaction `number`; `reply` gets its outcome.
 
-        Raises NotOwner, OutOfOrder, Overloaded, ProducerFenced.
+        Raises NotOwner, OutOfOrder, Overloaded, ProducerFenced, StorageFull.
         """
         if self.closed is not None:
             raise self.closed
@@ -148,6 +149,8 @@ class ShardTransactions:
             self._create()
             return
         standing = self._side.staging.offer(producer)
+        if standing in (Standing.GAP, Standing.NEXT):
+            self._side.check_room()
         if standing is Standing.GAP:
             self._missed()
             raise OutOfOrder("batches of the producer before this one are missing")
@@ -171,6 +174,13 @@ class ShardTransactions:
         self.on_staged()
         self._waiting[producer] = [(reply, request_id)]
         future.add_done_callback(lambda done: self._staged(number, producer, done))
+
+    def _refuse_waiting(self, error: RangelogError) -> None:
+        """Nothing in flight is staged until there is room: say so. Who sends it again waits for its ack."""
+        for producer, replies in self._waiting.items():
+            self._waiting[producer] = []
+            for reply, request_id in replies:
+                reply.refused(request_id, error)
 
     def _stage_later(
         self, number: int, name: str, producer: Producer, data: bytes, reply: StageReply, request_id: int

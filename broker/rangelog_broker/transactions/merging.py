@@ -7,17 +7,31 @@ never merged into: its successors are, each once it is current. A shard of this 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from rangelog.errors import GroupNotFound, InvalidArgument, NotOwner, RangelogError, RequestTimeout, ShardEnded
+from rangelog.errors import (
+    GroupNotFound,
+    InvalidArgument,
+    NotOwner,
+    RangelogError,
+    RequestTimeout,
+    ShardEnded,
+    ShardNotFound,
+    TopicNotFound,
+    Unavailable,
+)
 from rangelog_broker.shards.finished import FinishedShards
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.staging import TransactionKey
+from rangelog_broker.transactions.coordinator import PARTICIPANTS_MAX
 from rangelog_broker.transactions.joint_orders import MERGE_TIMEOUT_S, ORDERS_MAX, JointOrders
 from rangelog_broker.transactions.shard_rows import KnownRows
+from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_proto.v1 import group_service_pb2 as group_pb
+from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import GroupsStub
 
@@ -42,6 +56,26 @@ class MergeOrders:
         self._calls = calls
         self._joint = JointOrders(calls)
         self._own = own
+
+    async def check(self, participants: Sequence[transaction_pb2.Participant]) -> None:
+        """Raise if a commit names what nobody can ever merge: InvalidArgument, ShardNotFound.
+
+        A topic that was deleted passes, and so does what the placement driver cannot say now.
+        """
+        if len(participants) > PARTICIPANTS_MAX:
+            raise InvalidArgument(f"{len(participants)} shards and groups take part; the limit is {PARTICIPANTS_MAX}")
+        shards: dict[int, set[int]] = {}
+        for each in participants:
+            if each.group:
+                check_name("group", each.group)
+            if bool(each.group) == bool(each.topic_id or each.shard_id) or (each.shard_id and not each.topic_id):
+                raise InvalidArgument("a participant of a transaction is a shard of a topic, or a group")
+            if each.topic_id:
+                shards.setdefault(each.topic_id, set()).add(each.shard_id)
+        for topic_id, shard_ids in shards.items():
+            with suppress(TopicNotFound, Unavailable):
+                for shard_id in shard_ids - await self.rows.known(topic_id, shard_ids):
+                    raise ShardNotFound(f"topic {topic_id} has no shard {shard_id}: nothing is staged there")
 
     async def merge(self, producer_id: int, number: int, *, topic_id: int, staging_id: int) -> None:
         """Have a transaction's batches of one staging shard merged; return once they are acked.
@@ -79,7 +113,8 @@ class MergeOrders:
     async def merge_positions(self, producer_id: int, number: int, group: str) -> None:
         """Have the positions that a transaction has staged in a group committed. Raises NotOwner, Unavailable: ask again."""
         request = group_pb.MergePositionsRequest(group=group, producer_id=producer_id, number=number)
-        with suppress(GroupNotFound):  # a group with staged positions is not deleted: they were committed before
+        with suppress(GroupNotFound, InvalidArgument):  # a group with staged positions has a name, and is not deleted
+            check_name("group", group)
             await self._calls.call(
                 journal_of(group), GroupsStub, lambda stub: stub.MergePositions, request,
                 timeout_s=MERGE_TIMEOUT_S, repeatable=True,

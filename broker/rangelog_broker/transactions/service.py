@@ -118,6 +118,7 @@ class TransactionsService(TransactionsServicer):
             groups = (each.group for each in request.participants if each.group)
             await self._rights.require_groups(context, Verb.READ, groups)
         owner = self._owner(request.name)
+        await owner.check(request.participants)
         commit = transaction_pb2.TransactionCommit(name=request.name, participants=request.participants)
         command = transaction_pb2.TransactionCommand(commit=commit)
         if not (request.begin_next and request.participants):  # a commit of nothing is forgotten as the next one begins

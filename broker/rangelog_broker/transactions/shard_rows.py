@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from rangelog.errors import ShardNotFound
 from rangelog_proto.v1 import topic_pb2
 
 ROWS_MAX = 10_000
@@ -45,6 +47,15 @@ class KnownRows:
             if not each.row.ended_version and each.map_version < newest:
                 found[at] = await self._ask(topic_id, each.row.shard_id)
         return [each.row for each in found]
+
+    async def known(self, topic_id: int, shard_ids: Iterable[int]) -> set[int]:
+        """Return those of some shards that the topic has or had. Raises TopicNotFound, Unavailable."""
+        found: set[int] = set()
+        for shard_id in sorted(shard_ids):
+            with suppress(ShardNotFound):
+                await self._find(topic_id, shard_id)
+                found.add(shard_id)
+        return found
 
     async def one(self, topic_id: int, shard_id: int) -> topic_pb2.Shard:
         """Return one row. Raises as `together`."""

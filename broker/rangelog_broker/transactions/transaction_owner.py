@@ -16,7 +16,7 @@ import heapq
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -101,6 +101,10 @@ class TransactionOwner:
             task.cancel()
 
     # ---- commands
+
+    async def check(self, participants: Sequence[transaction_pb2.Participant]) -> None:
+        """See MergeOrders."""
+        await self._orders.check(participants)
 
     async def own(self, command: transaction_pb2.TransactionCommand) -> transaction_pb2.TransactionResult:
         """Propose a command that does the same if it is repeated. Raises NotOwner, and what the machine refuses."""
@@ -327,10 +331,13 @@ class TransactionOwner:
                 merged.append(key)
             return
         try:
-            rows = await self._orders.rows.together(topic_id, {key[1] for key in keys})
+            there = await self._orders.rows.known(topic_id, {key[1] for key in keys})
+            rows = await self._orders.rows.together(topic_id, there)
         except TopicNotFound:
             merged += keys  # it was deleted, with all that was staged
             return
+        merged += [key for key in keys if key[1] not in there]  # no such shard: nothing was staged
+        keys = [key for key in keys if key[1] in there]
         ended = {row.shard_id for row in rows if row.ended_version}
 
         async def merge(key: tuple[int, int, str]) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rangelog._append.batch_spans import BatchSpans
 from rangelog._append.placement_calls import PlacementCalls
@@ -79,10 +79,12 @@ class AppenderRunner:
         stopping: Callable[[], None],
         stopped: Callable[[RangelogError], None],
         send_gathered: Callable[[], None],
+        no_room: Callable[[StorageFull], object],
     ) -> None:
         """`confirmed` gets each new confirm offset. `send_gathered` submits the gathered records, if any.
 
         `stopping`: the core accepts no more batches; `stopped`, now or soon after, gets the error.
+        `no_room` gets the error with which waits have failed.
         """
         self._metadata = metadata
         self._connections = connections
@@ -93,6 +95,7 @@ class AppenderRunner:
         self._stopping = stopping
         self._stopped = stopped
         self._send_gathered = send_gathered
+        self._no_room = no_room
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, ReplicaLinks] = {}
         self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset of confirms that wait for an append
@@ -149,8 +152,8 @@ class AppenderRunner:
         """Return the error of a wait that is over: in time, or since there is no room."""
         so_far = f"(confirmed up to {self.core.confirm_offset}): {self.problem or 'too few range servers answer?'}"
         if without := self.core.room.without:
-            none = f"stream {self._stream.name!r}: no room at {', '.join(without)}, and too few other range servers"
-            goes_on = "the writer tries what it has taken again until there is room: free space, or add servers"
+            none = f"no room at {', '.join(without)}, and too few other range servers"
+            goes_on = "what was taken is tried again until there is room: free space, or add servers"
             return StorageFull(f"{none} {so_far}; {goes_on}", outcome_unknown=outcome_unknown)
         late = f"not acked within {limit_s:g} s {so_far}; the writer retries; see `pdctl server list`"
         return AppendTimeout(late, outcome_unknown=outcome_unknown)
@@ -331,6 +334,7 @@ class AppenderRunner:
         elif isinstance(effect, NoRoom):
             _log.warning("the writer of %s finds no room at %s", self._stream.name, ", ".join(effect.servers))
             end_waits(self.waits)
+            self._no_room(cast("StorageFull", self.not_acked(0.0, outcome_unknown=True)))
         else:
             self._asked.clear()  # readers of the old range get its end instead
             links = self._links.pop(effect.range_index, None)

@@ -29,7 +29,7 @@ from rangelog._append.takeover import claim, settle_and_create
 from rangelog._metadata import Metadata
 from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
-from rangelog_core.errors import Overloaded, RangelogError, WriterClosed
+from rangelog_core.errors import Overloaded, RangelogError, StorageFull, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.home_loop import HomeLoop
@@ -73,10 +73,8 @@ class Writer:
         lag_limits: LagLimits = LAG_LIMITS,
     ) -> None:
         self.stream = stream
-        self._metadata = metadata
-        self._connections = connections
-        self._calls = calls
-        self._dials = dials
+        self._metadata, self._connections = metadata, connections
+        self._calls, self._dials = calls, dials
         self._append_timeout_s, self._open_timeout_s = append_timeout_s, open_timeout_s
         self._inflight_bytes_max, self._pending_bytes_max = inflight_bytes_max, _OVERSHOOT * inflight_bytes_max
         self._lag_limits = lag_limits
@@ -93,6 +91,7 @@ class Writer:
         self._room: list[asyncio.Future[None]] = []
         self._accepting = self._closed = self._told = False  # the last: somebody heard what ended the writer
         self.on_closed: Callable[[Writer], object] = lambda _: None
+        self.on_no_room: Callable[[StorageFull], object] = lambda _: None  # as `check_room` begins to raise
         self._left_unknown = False  # the writer ended while appends were sent and not acked
         self._untold: RangelogError | None = None  # the error of appends without a waiter
 
@@ -137,6 +136,7 @@ class Writer:
         self._runner = runner = AppenderRunner(
             self._metadata, self._connections, self._calls, self._dials, stream, created, lag_limits=self._lag_limits,
             confirmed=self._resolve, stopping=self._stopping, stopped=self._stopped, send_gathered=self._pump,
+            no_room=lambda error: self.on_no_room(error),
         )  # fmt: skip
         if taken.left is not None:
             left = leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)

@@ -1,7 +1,8 @@
 """Calls on the coordinators of groups, each command under a number of a session, so that it has its effect once.
 
 What holds: a call ends by its deadline. One session per coordinator journal serves all groups of a client; when it has expired
-another one is opened. A command that was given up is settled: its number is not used again.
+another one is opened. A command that was given up is settled: its number is not used again. One that may have been applied
+under an expired session is repeated under another one only where twice does the same as once.
 """
 
 from __future__ import annotations
@@ -116,12 +117,12 @@ class GroupCalls:
     async def reset(self, group: str, reset: group_pb2.GroupReset, timeout_s: float) -> None:
         """Move positions."""
         request = pb.ResetGroupRequest(group=group, reset=reset)
-        await self._command(group, lambda stub: stub.ResetGroup, request, timeout_s)
+        await self._command(group, lambda stub: stub.ResetGroup, request, timeout_s, once=True)
 
     async def delete(self, group: str, timeout_s: float) -> None:
         """Delete a group."""
         request = pb.DeleteGroupRequest(group=group)
-        await self._command(group, lambda stub: stub.DeleteGroup, request, timeout_s)
+        await self._command(group, lambda stub: stub.DeleteGroup, request, timeout_s, once=True)
 
     async def unsubscribe(self, group: str, topic_ids: list[int], timeout_s: float) -> None:
         """Let a group read topics no more."""
@@ -137,7 +138,7 @@ class GroupCalls:
         """Begin a checkpoint."""
         checkpoint = group_pb2.GroupCheckpoint(name=name, every_ms=every_ms)
         request = pb.RequestCheckpointRequest(group=group, checkpoint=checkpoint)
-        await self._command(group, lambda stub: stub.RequestCheckpoint, request, timeout_s)
+        await self._command(group, lambda stub: stub.RequestCheckpoint, request, timeout_s, once=True)
 
     async def checkpoint(self, group: str, name: str, timeout_s: float) -> group_pb2.GroupCheckpointState:
         """Return a checkpoint with its positions."""
@@ -150,17 +151,22 @@ class GroupCalls:
     async def delete_checkpoint(self, group: str, name: str, timeout_s: float) -> None:
         """Delete a checkpoint."""
         request = pb.DeleteCheckpointRequest(group=group, name=name)
-        await self._command(group, lambda stub: stub.DeleteCheckpoint, request, timeout_s)
+        await self._command(group, lambda stub: stub.DeleteCheckpoint, request, timeout_s, once=True)
 
     # ---- inside
 
     async def _call(self, key: OwnedKey, method: _Method[_Response], request: object, timeout_s: float) -> _Response:
         return await self._calls.call(key, GroupsStub, method, request, timeout_s=timeout_s, repeatable=True)
 
-    async def _command(self, group: str, method: _Method[_Response], request: Any, timeout_s: float) -> _Response:
+    async def _command(
+        self, group: str, method: _Method[_Response], request: Any, timeout_s: float, *, once: bool = False
+    ) -> _Response:
+        """`once`: twice does another thing. Then SessionExpired, with `outcome_unknown`, is raised where it may be applied."""
         try:
             return await self._once(group, method, request, timeout_s)
-        except SessionExpired:  # idle since long before this command, which therefore was not applied
+        except SessionExpired as error:
+            if once and error.outcome_unknown:
+                raise
             return await self._once(group, method, request, timeout_s)
 
     async def _once(self, group: str, method: _Method[_Response], request: Any, timeout_s: float) -> _Response:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from rangelog_core.errors import InvalidArgument, RangelogError, ShardEnded, TopicStateForbids
@@ -232,12 +232,14 @@ class ProducerCore:
         """Whether an ended shard has batches without an outcome."""
         return bool(self._doubtful)
 
+    def orders_at(self, shard_id: int) -> Sequence[int]:
+        """Return the orders of a shard's records without an outcome, sorted."""
+        lane = self._lanes.get(shard_id)
+        return sorted(order for order, *_ in chain(lane.queue, *lane.unresolved.values())) if lane is not None else ()
+
     def waiting(self) -> Sequence[int]:
         """Return the orders of all records that have no number: they are in no log."""
-        queued = [order for order, *_ in self._unmapped]
-        for lane in self._lanes.values():
-            queued += [order for order, *_ in lane.queue]
-        return queued
+        return [order for order, *_ in chain(self._unmapped, *(lane.queue for lane in self._lanes.values()))]
 
     @property
     def unresolved_count(self) -> int:

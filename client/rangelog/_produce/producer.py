@@ -20,7 +20,6 @@ from datetime import datetime
 from typing import TypeVar
 
 from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_append_record
-from rangelog._append.within import within
 from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.record_rows import RecordRows, Row, checked_row
@@ -35,7 +34,6 @@ from rangelog._topics.watermark_calls import WatermarkCalls
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.batch_extension import OWN_IDS, Producer, encode_producer
 from rangelog_core.errors import (
-    AppendTimeout,
     InvalidArgument,
     Overloaded,
     RangelogError,
@@ -236,6 +234,7 @@ class TopicProducer:
 
         Raises:
             AppendTimeout: No ack in time. If `outcome_unknown` is set, the producer still retries.
+            StorageFull: The shard's range servers have no room. If `outcome_unknown` is set, the producer still retries.
             ProducerFenced: A later instance of the producer exists. What this one has in the log is not known then.
             ShardEnded, ShardNotFound: `shard` is not a current one, or ended before the record was there.
             TopicStateForbids: The topic is sealed.
@@ -244,11 +243,12 @@ class TopicProducer:
             InvalidArgument: The value, key, headers or timestamp are not valid.
             WriterClosed: The producer is not open.
         """
+        if self._running().full:
+            self._running().check_room([checked_row(value, key, headers, timestamp)[1]], shard)
         if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
             await self.ready(timeout_s=timeout_s)
-        return await self._wait(
-            self.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard), timeout_s
-        )
+        future = self.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+        return await self._wait(future, range(self._next_order - 1, self._next_order), timeout_s)
 
     def submit(
         self,
@@ -343,13 +343,18 @@ class TopicProducer:
         checked = [record if isinstance(record, AppendRecord) else AppendRecord(record) for record in records]
         for record in checked:
             check_append_record(record)
+        self._running().check_room([record.key for record in checked], shard)
+        first = self._next_order
         futures: list[asyncio.Future[ProducerAck]] = []
         try:
             for value, key, headers, ms in checked:
                 if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
                     await self.ready(timeout_s=timeout_s)
                 futures.append(self.submit(value, key=key, headers=headers, timestamp=meant_as_ms(ms), shard=shard))
-            return [future.result() if future.done() else await self._wait(future, timeout_s) for future in futures]
+            orders = range(first, self._next_order)
+            return [
+                future.result() if future.done() else await self._wait(future, orders, timeout_s) for future in futures
+            ]
         except RangelogError as error:
             if futures and not error.outcome_unknown:
                 raise error.with_outcome(unknown=True) from error
@@ -362,7 +367,7 @@ class TopicProducer:
         except RangelogError as error:
             raise error.with_outcome(unknown=self._left_unknown or bool(self._rows)) from None
         if self._rows:
-            await self._wait(self._waiters.flush(self._next_order, len(self._rows)), timeout_s)
+            await self._wait(self._waiters.flush(self._next_order, len(self._rows)), range(self._next_order), timeout_s)
         refused = self._waiters.take_untold()
         if refused is not None:
             raise refused
@@ -409,7 +414,7 @@ class TopicProducer:
             else:
                 return
             self._room.append(future)
-            await self._wait(future, timeout_s, outcome_unknown=False)
+            await self._wait(future, range(self._next_order), timeout_s, outcome_unknown=False)
 
     # ---- what becomes of records; called by the runner
 
@@ -473,17 +478,12 @@ class TopicProducer:
                 else:
                     future.set_exception(error)
 
-    async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
-        """Wait for a future that has no other waiter."""
-        limit_s = self._append_timeout_s if timeout_s is None else timeout_s
-        runner = self._runner if timeout_s is None else None
-        held_s = (lambda: runner.held_s) if runner is not None else None
-        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown), held_s)
-
-    def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
-        problem = (self._runner.problem if self._runner else "") or "no broker answers, or too few range servers"
-        told = f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`"
-        return AppendTimeout(told, outcome_unknown=outcome_unknown)
+    async def _wait(
+        self, future: asyncio.Future[_T], orders: range, timeout_s: float | None, *, outcome_unknown: bool = True
+    ) -> _T:
+        assert self._runner is not None
+        paced, limit_s = timeout_s is None, self._append_timeout_s if timeout_s is None else timeout_s
+        return await self._runner.wait(future, orders, limit_s, outcome_unknown=outcome_unknown, paced=paced)
 
     def _running(self) -> ProducerRunner:
         if self._closed:

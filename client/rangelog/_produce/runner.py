@@ -8,23 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from bisect import bisect_left
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from rangelog._append.within import within
 from rangelog._produce.core import WINDOW, AskFor, ProducerCore, RecordsAcked, RecordsRefused, SendBatch
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.shard_link import Pace, ShardLink, ends_producer
 from rangelog._produce.topic_map import TopicMap
 from rangelog._produce.wire import Wire
+from rangelog._topics.shard_errors import of_shard
 from rangelog_core import tracing
-from rangelog_core.errors import InternalError, InvalidArgument, ProtocolViolation, RangelogError, WriterClosed
+from rangelog_core.errors import (
+    AppendTimeout,
+    InternalError,
+    InvalidArgument,
+    ProtocolViolation,
+    RangelogError,
+    StorageFull,
+    WriterClosed,
+)
 from rangelog_core.frame import Opcode
 from rangelog_core.ids import ReplicaId
+from rangelog_core.key_hash import key_position
 from rangelog_core.net.budgets import AppendBudget
+from rangelog_core.record import BytesLike
 from rangelog_proto.v1 import data_pb2
 
+_T = TypeVar("_T")
 FIND_TIMEOUT_S = 5.0
 _MANY_BATCHES_IN_FLIGHT = 64
 """Of all on the client's connections, as for writers."""
@@ -85,6 +99,7 @@ class ProducerRunner:
         self.core = core
         self._wire = wire
         self._map = topic_map
+        self._topic = f"{topic_map.topic.namespace}/{topic_map.topic.name}"
         self._owners = owners
         self._budget = budget
         self._host = host
@@ -101,6 +116,8 @@ class ProducerRunner:
         self._all_held_until_s = 0.0
         self.held_s = 0.0
         """For how long quotas have held this producer off in all, and will for what is owed now."""
+        self._saw_no_room = False
+        self._waits: dict[asyncio.Future[Any], tuple[range, bool]] = {}
         self._ticker: asyncio.TimerHandle | None = None
         self._performing = False
         self.closed = False
@@ -118,9 +135,63 @@ class ProducerRunner:
         self._perform()
 
     def lacks_owner(self, shard_id: int) -> bool:
-        """Whether no owner of a shard was reached when one was last looked for."""
+        """Whether a shard had no owner when one was last looked for, or one whose range servers have no room."""
         link = self._links.get(shard_id)
-        return link is not None and link.attachment is None and link.problem is not None
+        problem = link.problem if link is not None else None
+        return problem is not None and (self._links[shard_id].attachment is None or isinstance(problem, StorageFull))
+
+    @property
+    def full(self) -> dict[int, RangelogError]:
+        """The shards whose range servers have no room, as their owners have said since the last ack, each with the error."""
+        if self._saw_no_room:
+            problems = {shard_id: link.problem for shard_id, link in self._links.items()}
+            full = {each: problem for each, problem in problems.items() if isinstance(problem, StorageFull)}
+            self._saw_no_room = bool(full)
+            return {each: of_shard(problem, self._topic, each) for each, problem in full.items()}
+        return {}
+
+    def check_room(self, keys: Iterable[BytesLike | None], shard: int | None) -> None:
+        """Raise StorageFull where the shard of a valid record has no room; without a key it goes to any shard that has."""
+        if not (full := self.full):
+            return
+        for key in keys:
+            if shard is not None:
+                shards = [shard] if isinstance(shard, int) else []
+            elif key is not None:
+                shards = [self.core.shard_of(key_position(bytes(key)))]
+            else:
+                shards = [each.shard_id for each in self.core.current]
+            if shards and all(each in full for each in shards):
+                raise full[shards[0]].with_outcome(unknown=False)
+
+    async def wait(
+        self, future: asyncio.Future[_T], orders: range, limit_s: float, *, outcome_unknown: bool, paced: bool
+    ) -> _T:
+        """Wait for a future that has no other waiter. `orders`: of the records whose outcomes it waits for.
+
+        `paced`: for the time longer for which quotas hold this producer off. Raises AppendTimeout, StorageFull.
+        """
+
+        def late() -> RangelogError:
+            problem = self.problem or "no broker answers, or too few range servers"
+            told = f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`"
+            return AppendTimeout(told, outcome_unknown=outcome_unknown)
+
+        self._waits[future] = orders, outcome_unknown
+        self._fail_waits([future])
+        try:
+            return await within(future, limit_s, late, (lambda: self.held_s) if paced else None)
+        finally:
+            del self._waits[future]
+
+    def _fail_waits(self, futures: Iterable[asyncio.Future[Any]]) -> None:
+        """Fail those that wait for records of shards without room; what was taken of these goes on."""
+        for shard_id, error in self.full.items():
+            at_shard = self.core.orders_at(shard_id)
+            for future in futures:
+                orders, outcome_unknown = self._waits[future]
+                if bisect_left(at_shard, orders.start) < bisect_left(at_shard, orders.stop) and not future.done():
+                    future.set_exception(error.with_outcome(unknown=outcome_unknown))
 
     @property
     def problem(self) -> str:
@@ -265,6 +336,11 @@ class ProducerRunner:
         done = not self.closed and self.core.begin_anew(shard_id, sequence, epoch)
         self._perform()
         return done
+
+    def no_room(self, shard_id: int) -> None:
+        """See LinkHost."""
+        self._saw_no_room = True
+        self._fail_waits(self._waits)
 
     def refused_for_good(self, error: RangelogError, shard_id: int, sequence: int | None) -> None:
         """See LinkHost."""

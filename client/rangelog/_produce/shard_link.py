@@ -24,6 +24,7 @@ from rangelog_core.errors import (
     RangelogError,
     RequestTimeout,
     ShardEnded,
+    StorageFull,
     StreamNotFound,
     TopicNotFound,
     Unauthorized,
@@ -93,6 +94,9 @@ class LinkHost(Protocol):
 
     def begin_anew(self, shard_id: int, sequence: int, epoch: int) -> bool:
         """The owner takes this epoch and later ones: send under it what has no outcome; return whether that may be done."""
+
+    def no_room(self, shard_id: int) -> None:
+        """The owner takes nothing until range servers have room: the link's `problem` says why."""
 
     def refused_for_good(self, error: RangelogError, shard_id: int, sequence: int | None) -> None:
         """Neither this batch, if it is one, nor any later one is taken."""
@@ -211,6 +215,8 @@ class ShardLink:
         else:
             self._closed_by_owner = isinstance(error, ShardEnded)
             self._drop(error)
+            if isinstance(error, StorageFull):
+                self._host.no_room(self._shard_id)
 
     def broke(self) -> None:
         """The connection has ended."""

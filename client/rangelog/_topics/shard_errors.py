@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
+from rangelog_core.errors import OffsetOutOfRange, RangelogError, StorageFull, StreamNotFound
 from rangelog_core.name_errors import deleted_topic
 
 
 def of_shard(error: RangelogError, topic: str, shard_id: int) -> RangelogError:
-    """Return the error as one of the shard: TopicNotFound; errors of offsets with topic and shard; all others as they are.
+    """Return the error as one of the shard: TopicNotFound; errors of offsets, and StorageFull, with both; others as they are.
 
     >>> of_shard(OffsetOutOfRange("offset 7 is beyond the end", offset=5), "default/t", 3)
     OffsetOutOfRange("topic 'default/t', shard 3: offset 7 is beyond the end")
     """
     if isinstance(error, StreamNotFound):
         return deleted_topic(topic)
-    if isinstance(error, OffsetOutOfRange):
-        return type(error)(f"topic {topic!r}, shard {shard_id}: {error.message}", offset=error.offset)
+    if isinstance(error, OffsetOutOfRange | StorageFull):
+        told = f"topic {topic!r}, shard {shard_id}: {error.message}"
+        return type(error)(told, offset=error.offset, outcome_unknown=error.outcome_unknown)
     return error
 
 

@@ -31,6 +31,7 @@ from rangelog_core.errors import (
     ProducerFenced,
     RangelogError,
     ShardLost,
+    StorageFull,
     TransactionNotFound,
     WriterClosed,
 )
@@ -180,7 +181,7 @@ class Transaction:
         timestamp: datetime | int | None = None,
         shard: int | None = None,
     ) -> None:
-        """Send one record and return once it is staged. Arguments and errors as `submit`, and AppendTimeout."""
+        """Send one record and return once it is staged. Arguments and errors as `submit`, and AppendTimeout, StorageFull."""
         producer = await self._running(topic, _size_bytes(value, key))
         await producer.send(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
 
@@ -272,14 +273,14 @@ class Transaction:
             ProducerFenced: A later instance of the transactional id exists. It has aborted the transaction, unless an earlier
                 try of this call had no answer: `outcome` returns which.
             InvalidArgument: More than 1,000 shards take part.
-            AppendTimeout: A record is not staged in time. The transaction is still open.
+            AppendTimeout, StorageFull: A record is not staged in time, or has no room. The transaction is still open.
             Unavailable, RequestTimeout: The outcome is not known: call `commit` or `abort` again, or ask for `outcome`.
         """
         if self._stage is not _Stage.IN_DOUBT:
             self._check_open()
             try:
                 await self._program.flush()
-            except AppendTimeout:
+            except (AppendTimeout, StorageFull):
                 raise
             except RangelogError as error:  # of a record without a future, which is told once
                 self._refused = self._refused or error

@@ -21,7 +21,9 @@ from rangelog_core.errors import (
     NotOwner,
     RangelogError,
     RequestTimeout,
+    SessionExpired,
     ShardEnded,
+    StorageFull,
     TopicNotFound,
     Unavailable,
 )
@@ -70,6 +72,15 @@ def _is_cancelled() -> bool:
     return task is not None and bool(task.cancelling())
 
 
+def _final(error: RangelogError, *, before: bool, now: bool) -> RangelogError | None:
+    """Return the refusal that ends a call; None: try again. `before`, `now`: an earlier try, this one may have an effect."""
+    if isinstance(error, SessionExpired):  # this one was refused, and had none
+        return error.with_outcome(unknown=before)
+    if isinstance(error, StorageFull):  # another try, or another owner, finds no room either
+        return error.with_outcome(unknown=before or now)
+    return None if error.retriable else error
+
+
 class OwnerCalls:
     """The connections to brokers' services. One per client is enough; `close` it."""
 
@@ -116,7 +127,7 @@ class OwnerCalls:
 
         Raises:
             Unavailable, RequestTimeout: No owner answered in time.
-            RangelogError: The owner's refusal; ShardEnded and TopicNotFound also where there is none.
+            RangelogError: The owner's refusal, as `_final`; ShardEnded and TopicNotFound also where there is none.
         """
         note_call()
         deadline = time.monotonic() + timeout_s
@@ -144,8 +155,8 @@ class OwnerCalls:
                     maybe = may_have_been_carried_out(failed) or last.outcome_unknown
                     if maybe and not repeatable:
                         raise last.with_outcome(unknown=True) from failed
-                    if not last.retriable:
-                        raise last from failed
+                    if (final := _final(last, before=unknown, now=maybe)) is not None:
+                        raise final from failed
                     unknown = unknown or maybe
                     self._owners.pop(key, None)
                     await self._report(broker, last, deadline)

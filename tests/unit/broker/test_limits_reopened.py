@@ -93,7 +93,7 @@ def _join(member: str, topic_ids: list[int]) -> group_pb2.GroupJoin:
     return group_pb2.GroupJoin(member=member, session_ms=1_000, topic_ids=topic_ids)
 
 
-@pytest.mark.parametrize("share", [50, pytest.param(5, marks=pytest.mark.long)])  # the whole takes many minutes to fill
+@IN_SHARES
 def test_a_group_of_all_its_bounds(owner: Owner, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members, topics, shards with metadata, and complete checkpoints, all at once, with long names."""
     for name in ("MEMBERS_MAX", "TOPICS_MAX", "SHARDS_MAX"):

@@ -18,6 +18,7 @@ from rangelog_core.errors import (
     RangelogError,
     RightMissing,
     SessionExpired,
+    ShardNotFound,
     TransactionNotFound,
     Unavailable,
 )
@@ -206,6 +207,50 @@ async def test_more_shards_than_the_limit(caller: Caller) -> None:
     with pytest.raises(InvalidArgument, match="limit"):
         await caller.commit(*range(PARTICIPANTS_MAX + 1))
     assert await caller.state() == OPEN
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"shard_id": 99}, ShardNotFound),
+        ({"shard_id": 2**64 - 1}, RangelogError),
+        ({"topic_id": 0, "shard_id": 0}, InvalidArgument),
+        ({"topic_id": 0, "shard_id": 1}, InvalidArgument),
+        ({"group": "g"}, InvalidArgument),
+        ({"topic_id": 0, "group": "not a name"}, InvalidArgument),
+        ({"topic_id": 0, "group": "g" * 10_000}, InvalidArgument),
+    ],
+)
+async def test_a_commit_that_nobody_can_merge(
+    caller: Caller, fields: dict[str, Any], error: type[RangelogError]
+) -> None:
+    """Refused before it is proposed: once decided it would be tried for ever, and hold back each later one of the id."""
+    topic_id = caller.cluster.topic.topic_id
+    named = transaction_pb2.Participant(**{"topic_id": topic_id, **fields})
+    request = pb.CommitTransactionRequest(
+        name=caller.name, participants=[transaction_pb2.Participant(topic_id=topic_id), named]
+    )
+    with pytest.raises(error):
+        await caller.service.CommitTransaction(request, None)
+    assert await caller.state() == OPEN
+    await caller.commit(0)
+    await until(lambda: caller.cluster.merged)
+
+
+async def test_a_commit_that_nobody_can_merge_ends_where_it_was_decided(caller: Caller) -> None:
+    """By an earlier broker, or while the placement driver could not say: what there is is merged, and the next one begins."""
+    topic_id = caller.cluster.topic.topic_id
+    names: list[dict[str, Any]] = [{"topic_id": topic_id, "shard_id": each} for each in (0, 99)]
+    participants = [transaction_pb2.Participant(**each) for each in (*names, {"group": "not a name"})]
+    commit = transaction_pb2.TransactionCommit(name=caller.name, participants=participants)
+    await caller.service.owner_of(JOURNAL).own(transaction_pb2.TransactionCommand(commit=commit))
+
+    async def is_merged() -> bool:
+        return await caller.state() == COMMITTED
+
+    await until(is_merged)
+    assert len(caller.cluster.merged) == 1
+    await caller.begin()
 
 
 @pytest.mark.parametrize("timeout_ms", [0, TIMEOUT_MS_MAX + 1])

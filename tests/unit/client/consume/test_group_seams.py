@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from rangelog_broker.groups.service import SERVICE_NAME
 from rangelog_core.errors import GroupNotFound, MemberNotFound, SessionExpired
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_core.net.pd_client import PdClient
-from rangelog_proto.v1 import broker_pb2, group_service_pb2
+from rangelog_proto.v1 import broker_pb2, group_pb2, group_service_pb2
 from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer, add_BrokersServicer_to_server
 from rangelog_proto.v1.group_service_pb2_grpc import add_GroupsServicer_to_server
 from rangelog_server_common.grpc_server import GrpcServer
@@ -95,6 +96,41 @@ async def test_a_session_that_expires_twice_is_said() -> None:
 
     with pytest.raises(SessionExpired):
         await GroupCalls(Expired()).delete(GROUP, 1)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_what_may_have_been_applied_is_not_repeated(applied: bool) -> None:
+    """Its first try had no answer, and the session is not known to the next owner: a reset would undo what came after it."""
+
+    class Expired:
+        tries = 0
+
+        async def call(self, *arguments: Any, **options: Any) -> Any:
+            if isinstance(arguments[3], group_service_pb2.OpenGroupSessionRequest):
+                return group_service_pb2.OpenGroupSessionResponse(session=1)
+            self.tries += 1
+            if self.tries == 1:
+                raise SessionExpired("idle", outcome_unknown=applied)
+            return group_service_pb2.CommitPositionsResponse()
+
+    asks: list[Callable[[GroupCalls], Awaitable[None]]] = [
+        lambda calls: calls.reset(GROUP, group_pb2.GroupReset(), 1),
+        lambda calls: calls.delete(GROUP, 1),
+        lambda calls: calls.request_checkpoint(GROUP, "c", 0, 1),
+        lambda calls: calls.delete_checkpoint(GROUP, "c", 1),
+    ]
+    for ask in asks:
+        owners = Expired()
+        if applied:
+            with pytest.raises(SessionExpired) as told:
+                await ask(GroupCalls(owners))
+            assert told.value.outcome_unknown
+        else:
+            await ask(GroupCalls(owners))
+        assert owners.tries == (1 if applied else 2)
+    owners = Expired()
+    await GroupCalls(owners).commit(GROUP, group_pb2.GroupCommit(), 1)
+    assert owners.tries == 2, "positions move forward only"
 
 
 def test_members_in_blocking_code() -> None:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import ClientClosed, NotOwner, OutcomeUnknown, RangelogError, SessionExpired, ShardEnded
+from rangelog_core.errors import (
+    ClientClosed,
+    NotOwner,
+    OutcomeUnknown,
+    RangelogError,
+    SessionExpired,
+    ShardEnded,
+    StorageFull,
+)
 from rangelog_core.net.owner_calls import JOURNALS, OwnerCalls, journal_of
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import broker_pb2, group_service_pb2
@@ -99,12 +107,30 @@ async def test_an_unknown_outcome_is_repeated_where_that_is_harmless(cluster: tu
 
 
 async def test_an_expired_session_ends_the_call_at_once(cluster: tuple[Cluster, OwnerCalls]) -> None:
-    """Its outcome is unknown, and a repeat has the same answer: the caller opens another session."""
+    """A repeat has the same answer: the caller opens another session. Only a try before may have been carried out."""
     fake, calls = cluster
     fake.errors = [SessionExpired("idle")]
-    with pytest.raises(SessionExpired):
+    with pytest.raises(SessionExpired) as told:
         await opened(calls)
-    assert fake.calls == ["find", "open"]
+    assert fake.calls == ["find", "open"] and not told.value.outcome_unknown
+    fake.errors = [OutcomeUnknown("fenced"), SessionExpired("idle")]
+    with pytest.raises(SessionExpired) as told:
+        await opened(calls)
+    assert told.value.outcome_unknown
+
+
+async def test_full_disks_end_the_call_at_once(cluster: tuple[Cluster, OwnerCalls]) -> None:
+    """The owner answers, so nobody reports it as lost; what a try before may have done stays in doubt."""
+    fake, calls = cluster
+    fake.errors = [StorageFull("no room at rs1")]
+    with pytest.raises(StorageFull) as told:
+        await opened(calls)
+    assert not told.value.outcome_unknown
+    fake.errors = [OutcomeUnknown("fenced"), StorageFull("no room at rs1")]
+    with pytest.raises(StorageFull) as told:
+        await opened(calls)
+    assert told.value.outcome_unknown
+    assert fake.calls == ["find", "open", "open", "find", "open"]
 
 
 async def test_calls_of_closed_calls_are_not_retriable(cluster: tuple[Cluster, OwnerCalls]) -> None:

@@ -14,6 +14,7 @@ from rangelog_core.audit import parse_line
 from rangelog_core.errors import RightMissing, RoleForbids, StreamNotFound
 from rangelog_core.net.acting import acting_for
 from rangelog_core.net.principals import Port, Principal, Role
+from rangelog_core.quotas import Measure
 from rangelog_core.rights import ANY, KINDS, Verb, right_missing, wire_verbs
 from rangelog_core.tokens import Bounds
 from rangelog_pd.handlers import audit, quotas, rights, service
@@ -23,6 +24,7 @@ from rangelog_proto.v1.audit_pb2_grpc import AuditStub
 from rangelog_proto.v1.broker_pb2_grpc import BrokersStub
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.http_server import PRINCIPAL
+from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.tokens.verifier import TokenPrincipal
 from tests.support.certificates import TestCertificates
 from tests.support.rest_caller import Answer, RestCaller
@@ -203,6 +205,31 @@ async def test_the_quota_of_who_asked_counts(acting: Acting) -> None:
     assert (await acting.rest(ALICE, "GET", "/v1/streams/s")).status == 404
     assert (await acting.rest(OPS, "GET", "/v1/streams/s")).status == 404
     assert held == ["client:a"]
+
+
+async def test_a_request_counts_once_at_each_server(acting: Acting) -> None:
+    """At the broker, and at the placement driver for the one call that is made: each has a figure of its own."""
+    request = quotas_pb2.SetQuotaRequest(request_id="q", principal="client:a", calls_per_s=1_000)
+    await quotas.set_quota(acting.api.driver, request)
+    of_broker, of_driver = QuotaGuard(), acting.api.driver.quotas
+    of_broker.book.load([quotas_pb2.Quota(principal="client:a", calls_per_s=1_000)], 1)
+    held: list[tuple[str, str, Measure]] = []
+
+    def noting(server: str) -> Any:
+        async def hold(who: str, measure: Measure, *_: Any) -> None:
+            held.append((server, who, measure))
+
+        return hold
+
+    of_broker.hold, of_driver.hold = noting("broker"), noting("pd")  # type: ignore[method-assign]
+    app = make_app(acting.client(Role.BROKER, "b1"), token=None, quotas=of_broker)
+
+    async def known(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope | {"state": {PRINCIPAL: ALICE}}, receive, send)
+
+    assert (await RestCaller(known)("GET", "/v1/streams/s", None)).status == 404
+    calls = [(server, who) for server, who, measure in held if measure is Measure.CALLS]
+    assert calls == [("broker", "client:a"), ("pd", "client:a")]
 
 
 @pytest.mark.parametrize("role", [each for each in Role if each is not Role.BROKER])
