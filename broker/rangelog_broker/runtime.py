@@ -31,11 +31,9 @@ from rangelog_broker.serving.needs import needs_of_call
 from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.tables.byte_calls import BYTE_CALLS
 from rangelog_broker.transactions.inquiries import Inquiries
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls_peers import server_arguments
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
 from rangelog_server_common.address_settings import split_listen
 from rangelog_server_common.grpc_server import GrpcServer
@@ -103,7 +101,7 @@ class Runtime:
             control.hold_by(quotas.hold_call)
             control.limit_by(lambda caller, method, request: rights.require(caller, needs_of_call(method, request)))
             stack.push_async_callback(control.stop)
-            topics = TopicClient(client.metadata.pd)
+            topics = client.metadata.pd
             watch = AssignmentWatch(client.metadata.pd, row.name, row.incarnation)
             journals = OwnedJournals(client, topics)
             owned = OwnedShards(client, topics, lambda key: key in watch.assigned, journals.open_table)
@@ -128,7 +126,7 @@ class Runtime:
             stack.callback(server.close)
             rest_address = await self._open_rest(stack, client, rights, verifier, quotas)
 
-            registration = Registration(BrokerClient(client.metadata.pd), row, owned, host.unopenable)
+            registration = Registration(client.metadata.pd, row, owned, host.unopenable)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
             registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
             facts = metrics.BrokerFacts(port, owned, journals, host, registration)

@@ -28,7 +28,7 @@ from rangelog_broker.transactions.service import (
 from rangelog_broker.watermarks.service import SERVICE_NAME as WATERMARKS_SERVICE_NAME
 from rangelog_broker.watermarks.service import WatermarksService
 from rangelog_core.net.owner_calls import OwnerCalls
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1.group_service_pb2_grpc import add_GroupsServicer_to_server
 from rangelog_proto.v1.table_service_pb2_grpc import add_TablesServicer_to_server
 from rangelog_proto.v1.transaction_service_pb2_grpc import (
@@ -54,7 +54,7 @@ def add_services(
     settings: BrokerSettings,
     client: Client,
     calls: OwnerCalls,
-    topics: TopicClient,
+    topics: PdClient,
     journals: OwnedJournals,
     owned: OwnedShards,
     rights: RightsGuard,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rangelog_core.errors import RightMissing, TopicNotFound
 from rangelog_core.net.principals import Principal
+from rangelog_core.net.routes import PdCalls
 from rangelog_core.rights import Verb
 from rangelog_proto.v1 import rights_pb2, topic_pb2
 from rangelog_server_common.grpc_server import current_caller
@@ -26,19 +27,10 @@ class Rights(Protocol):
         """Check that a client may do all of this: verbs, kind, and name or id. Raises RightMissing, Unavailable."""
 
 
-class ListedTopics(Protocol):
-    """See TopicClient."""
-
-    async def list_shards(
-        self, request: topic_pb2.ListShardsRequest, *, timeout_s: float
-    ) -> topic_pb2.ListShardsResponse:
-        """List a topic's shards by page. Raises TopicNotFound."""
-
-
 class TopicRights:
     """The rights of the callers of one broker's services."""
 
-    def __init__(self, rights: Rights, topics: ListedTopics) -> None:
+    def __init__(self, rights: Rights, topics: PdCalls) -> None:
         self._rights = rights
         self._topics = topics
 
@@ -58,7 +50,7 @@ class TopicRights:
         except RightMissing:
             request = topic_pb2.ListShardsRequest(topic=topic_pb2.TopicReference(topic_id=topic_id), page_size=1)
             try:
-                await self._topics.list_shards(request, timeout_s=CALL_TIMEOUT_S)
+                await self._topics.call(request, topic_pb2.ListShardsResponse, timeout_s=CALL_TIMEOUT_S)
             except TopicNotFound:
                 return
             raise

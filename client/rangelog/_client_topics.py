@@ -35,13 +35,11 @@ from rangelog._transact.transactional import Transactional
 from rangelog._transact.transactions import Transactions
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import INFLIGHT_BYTES_MAX
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.record import moment_before
 
 
@@ -59,7 +57,7 @@ class TopicOperations:
     def _open_topics(self, *, token: Token | None, tls: TlsConfig | None) -> None:
         """Make what the methods share. Called once what is declared above is there."""
         self._topic_watches = TopicWatches(self._metadata)
-        self._owners = OwnerLookup(BrokerClient(self._pd), self._connections)
+        self._owners = OwnerLookup(self._pd, self._connections)
         self._producers: dict[TopicProducer, None] = {}
         self._owner_calls = self._new_owner_calls(token, tls)
         self._programs: dict[Transactional, None] = {}
@@ -67,7 +65,7 @@ class TopicOperations:
         self._topics = Topics(self._metadata, self._connections, self.shard_reader, self._owner_calls)
         self._tables = Tables(self._pd, self._owner_calls)
         self._group_calls = GroupCalls(self._owner_calls)
-        self._group_shards = GroupShards(TopicClient(self._pd), self._metadata, self._connections, self._group_reader)
+        self._group_shards = GroupShards(self._pd, self._metadata, self._connections, self._group_reader)
         self._groups = Groups(self._group_calls, self._group_shards)
 
     def _new_owner_calls(self, token: Token | None, tls: TlsConfig | None) -> OwnerCalls:
@@ -228,7 +226,7 @@ class TopicOperations:
         makes = key_serializer is not None or value_serializer is not None
         serializers = Serializers(key_serializer, value_serializer)
         producer = self._producer_class(
-            TopicClient(self._pd),
+            self._pd,
             self._owners,
             self._connections.appends,
             topic,
@@ -309,7 +307,7 @@ class TopicOperations:
 
     def _staging_producer(self, topic: str, *, producer_id: int, producer_epoch: int, wire: StageWire) -> TopicProducer:
         return self._producer_class(
-            TopicClient(self._pd),
+            self._pd,
             self._owners,
             self._connections.appends,
             topic,

@@ -42,11 +42,13 @@ class Metadata:
     ) -> common_pb2.Stream:
         """Create a stream."""
         request = pd_pb2.CreateStreamRequest(request_id=new_request_id(), name=name, config=config)
-        return (await self.pd.create_stream(request, timeout_s=timeout_s)).stream
+        return (await self.pd.call(request, pd_pb2.CreateStreamResponse, timeout_s=timeout_s)).stream
 
     async def describe_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> common_pb2.Stream:
         """Return the current state of a stream."""
-        response = await self.pd.describe_stream(pd_pb2.DescribeStreamRequest(name=name), timeout_s=timeout_s)
+        response = await self.pd.call(
+            pd_pb2.DescribeStreamRequest(name=name), pd_pb2.DescribeStreamResponse, timeout_s=timeout_s
+        )
         return response.stream
 
     async def list_streams(self, prefix: str, after: str = "") -> AsyncIterator[common_pb2.Stream]:
@@ -54,7 +56,7 @@ class Metadata:
         token = after
         while True:
             request = pd_pb2.ListStreamsRequest(prefix=prefix, page_token=token)
-            response = await self.pd.list_streams(request, timeout_s=CALL_TIMEOUT_S)
+            response = await self.pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=CALL_TIMEOUT_S)
             for stream in response.streams:
                 yield stream
             token = response.next_page_token
@@ -66,35 +68,37 @@ class Metadata:
     ) -> common_pb2.Stream:
         """Change the named fields of a stream's configuration."""
         request = pd_pb2.UpdateStreamRequest(request_id=new_request_id(), name=name, config=config, fields=list(fields))
-        return (await self.pd.update_stream(request, timeout_s=timeout_s)).stream
+        return (await self.pd.call(request, pd_pb2.UpdateStreamResponse, timeout_s=timeout_s)).stream
 
     async def delete_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> pd_pb2.DeleteStreamResponse:
         """Delete a stream and all its records; the reply holds its open range, to be fenced."""
         request = pd_pb2.DeleteStreamRequest(request_id=new_request_id(), name=name)
-        return await self.pd.delete_stream(request, timeout_s=timeout_s)
+        return await self.pd.call(request, pd_pb2.DeleteStreamResponse, timeout_s=timeout_s)
 
     async def trim_stream(self, name: str, trim_offset: int, *, stream_id: int = 0) -> common_pb2.Stream:
         """Remove all records below an offset, of the stream with this id if one is given."""
         request = pd_pb2.TrimStreamRequest(
             request_id=new_request_id(), name=name, trim_offset=trim_offset, stream_id=stream_id
         )
-        return (await self.pd.trim_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
+        return (await self.pd.call(request, pd_pb2.TrimStreamResponse, timeout_s=CALL_TIMEOUT_S)).stream
 
     async def open_writer(self, name: str, writer: str, timeout_s: float) -> pd_pb2.OpenWriterResponse:
         """Become the writer: raises the stream's epoch."""
         request = pd_pb2.OpenWriterRequest(request_id=new_request_id(), name=name, writer=writer)
-        return await self.pd.open_writer(request, timeout_s=timeout_s)
+        return await self.pd.call(request, pd_pb2.OpenWriterResponse, timeout_s=timeout_s)
 
     async def create_range(self, stream_id: int, epoch: int, start_offset: int, timeout_s: float) -> common_pb2.Range:
         """Create the range that starts where the last one ended."""
         request = pd_pb2.CreateRangeRequest(
             request_id=new_request_id(), stream_id=stream_id, epoch=epoch, start_offset=start_offset
         )
-        return (await self.pd.create_range(request, timeout_s=timeout_s)).range
+        return (
+            await self.pd.call(request, pd_pb2.CreateRangeResponse, timeout_s=timeout_s, wait_for_placement=True)
+        ).range
 
     async def seal_range(self, request: pd_pb2.SealRangeRequest, timeout_s: float) -> pd_pb2.SealRangeResponse:
         """Seal a range, and create the next one if requested."""
-        return await self.pd.seal_range(request, timeout_s=timeout_s)
+        return await self.pd.call(request, pd_pb2.SealRangeResponse, timeout_s=timeout_s)
 
     async def prove_end(
         self, source: common_pb2.Range, end_offset: int, holders: Sequence[ReplicaId], timeout_s: float
@@ -107,7 +111,7 @@ class Metadata:
             end_offset=end_offset,
             holders=[common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in holders],
         )
-        return (await self.pd.prove_end(request, timeout_s=timeout_s)).range
+        return (await self.pd.call(request, pd_pb2.ProveEndResponse, timeout_s=timeout_s)).range
 
     async def ranges(
         self,
@@ -129,7 +133,7 @@ class Metadata:
         )
         while True:
             try:
-                response = await self.pd.list_ranges(request, timeout_s=timeout_s)
+                response = await self.pd.call(request, pd_pb2.ListRangesResponse, timeout_s=timeout_s)
             except StreamNotFound as error:
                 raise StreamNotFound(f"stream {name!r} was deleted") if stream_id else error from error
             ranges += response.ranges
@@ -142,8 +146,10 @@ class Metadata:
 
     async def objects(self, stream_id: int, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
         """Return one page of the committed objects that end beyond `from_offset`, by offset."""
-        request = pd_pb2.ListObjectsRequest(stream_id=stream_id, from_offset=from_offset, page_size=page_size)
-        return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
+        request = pd_pb2.ListObjectsRequest(
+            knows_encryption=True, stream_id=stream_id, from_offset=from_offset, page_size=page_size
+        )
+        return list((await self.pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=CALL_TIMEOUT_S)).objects)
 
     async def all_objects(self, stream_id: int, from_offset: int) -> list[common_pb2.Object]:
         """Return the committed objects that end beyond an offset, by start offset, of which no two have the same records."""
@@ -160,12 +166,14 @@ class Metadata:
 
     async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
         """Return the range servers and their health."""
-        response = await self.pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)
+        response = await self.pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=timeout_s)
         return list(response.servers)
 
     async def tier_url(self) -> str:
         """Return the URL of the cluster's object store; empty when it has no tier."""
-        response = await self.pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=CALL_TIMEOUT_S)
+        response = await self.pd.call(
+            pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=CALL_TIMEOUT_S
+        )
         return response.tier_url
 
 

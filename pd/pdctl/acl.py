@@ -79,8 +79,7 @@ def grant(session: Session, principal: str, verbs: tuple[str, ...], kind: str, n
 
     async def work(pd: PdClient) -> pb.GrantRightsResponse:
         request = pb.GrantRightsRequest(request_id=uuid.uuid4().hex, rule=rule)
-        answer: pb.GrantRightsResponse = await _call(pd, "GrantRights", request, session)
-        return answer
+        return await pd.call(request, pb.GrantRightsResponse, timeout_s=session.timeout_s)
 
     emit_one(_view(session.with_pd(work).rule), output, _COLUMNS)
 
@@ -106,8 +105,7 @@ def revoke(session: Session, principal: str, verbs: tuple[str, ...], kind: str, 
 
     async def work(pd: PdClient) -> pb.RevokeRightsResponse:
         request = pb.RevokeRightsRequest(request_id=uuid.uuid4().hex, rule=rule)
-        answer: pb.RevokeRightsResponse = await _call(pd, "RevokeRights", request, session)
-        return answer
+        return await pd.call(request, pb.RevokeRightsResponse, timeout_s=session.timeout_s)
 
     emit_one(_view(session.with_pd(work).rule), output, _COLUMNS)
 
@@ -131,7 +129,7 @@ def list_rules(session: Session, principal: str, output: str) -> None:
         token = ""
         while True:
             request = pb.ListRightsRequest(principal=principal, page_token=token)
-            page: pb.ListRightsResponse = await _call(pd, "ListRights", request, session)
+            page = await pd.call(request, pb.ListRightsResponse, timeout_s=session.timeout_s)
             rules += page.rules
             token = page.next_page_token
             if not token:
@@ -164,8 +162,7 @@ def test(session: Session, principal: str, verb: str, kind: str, name: str, outp
 
     async def work(pd: PdClient) -> pb.CheckRightsResponse:
         request = pb.CheckRightsRequest(principal=principal, resources=[resource])
-        given: pb.CheckRightsResponse = await _call(pd, "CheckRights", request, session)
-        return given
+        return await pd.call(request, pb.CheckRightsResponse, timeout_s=session.timeout_s)
 
     answer = session.with_pd(work)
     allowed = bool(verbs_of(answer.grants[0].verbs) & VERBS[verb])
@@ -200,20 +197,13 @@ def enforce(session: Session, switch: str, yes: bool, output: str) -> None:
 
     async def work(pd: PdClient) -> pb.EnforceRightsResponse:
         request = pb.EnforceRightsRequest(request_id=uuid.uuid4().hex, enforced=on)
-        answer: pb.EnforceRightsResponse = await _call(pd, "EnforceRights", request, session)
-        return answer
+        return await pd.call(request, pb.EnforceRightsResponse, timeout_s=session.timeout_s)
 
     answer = session.with_pd(work)
     if output == "table":
         click.echo("rights are enforced" if on else "rights are not enforced")
     else:
         emit_data({"enforced": on, "version": answer.version}, output)
-
-
-async def _call(pd: PdClient, method: str, request: object, session: Session) -> Any:
-    from rangelog_proto.v1.rights_pb2_grpc import RightsStub
-
-    return await pd.call_service(RightsStub, lambda stub: getattr(stub, method), request, session.timeout_s)
 
 
 def _rule(principal: str, verbs: tuple[str, ...], kind: str, name: str) -> rights_pb2.AccessRule:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from pdctl.audit_reading import AuditLog, call, with_audit
+from pdctl.audit_reading import AuditLog, with_audit
 from pdctl.output import emit_data, emit_list, emit_one, field, printable
 from pdctl.progress import progress
 from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_of
@@ -96,8 +96,7 @@ def status(session: Session, output: str) -> None:
 
     async def work(pd: PdClient) -> pb.DescribeAuditResponse:
         request = pb.DescribeAuditRequest(pending_from=1 << 62)
-        answer: pb.DescribeAuditResponse = await call(pd, "DescribeAudit", request, session)
-        return answer
+        return await pd.call(request, pb.DescribeAuditResponse, timeout_s=session.timeout_s)
 
     found = session.with_pd(work)
     emit_one(_state_view(found.state) | {"problem": found.problem}, output, _STATUS)
@@ -226,8 +225,7 @@ def _switch(session: Session, output: str, *, on: bool) -> None:
 
     async def work(pd: PdClient) -> pb.SetAuditResponse:
         request = pb.SetAuditRequest(request_id=uuid.uuid4().hex, enabled=on)
-        answer: pb.SetAuditResponse = await call(pd, "SetAudit", request, session)
-        return answer
+        return await pd.call(request, pb.SetAuditResponse, timeout_s=session.timeout_s)
 
     state = session.with_pd(work).state
     if output == "table":

@@ -12,18 +12,10 @@ from rangelog_core.ids import AUDIT_STREAM_NAME
 if TYPE_CHECKING:
     from pdctl.session import Session
     from rangelog import Client
-    from rangelog_core.net.pd_client import PdClient
     from rangelog_proto.v1 import audit_pb2 as pb
 
 ROUNDS_MAX = 100
 """Entries that were written while others were read are read in a further round."""
-
-
-async def call(pd: PdClient, method: str, request: object, session: Session) -> Any:
-    """Make a call of the service Audit."""
-    from rangelog_proto.v1.audit_pb2_grpc import AuditStub
-
-    return await pd.call_service(AuditStub, lambda stub: getattr(stub, method), request, session.timeout_s)
 
 
 @dataclass(slots=True)
@@ -81,10 +73,9 @@ def with_audit(session: Session, work: Callable[[AuditLog], Any]) -> Any:
         pd = PdClient(session.members(), token=session.shown_token(), tls=session.tls())
 
         async def describe(first: int) -> pb.DescribeAuditResponse:
-            answer: pb.DescribeAuditResponse = await call(
-                pd, "DescribeAudit", pb.DescribeAuditRequest(pending_from=first), session
+            return await pd.call(
+                pb.DescribeAuditRequest(pending_from=first), pb.DescribeAuditResponse, timeout_s=session.timeout_s
             )
-            return answer
 
         try:
             state = (await describe(1 << 62)).state

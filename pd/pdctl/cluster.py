@@ -49,7 +49,7 @@ async def describe_cluster(pd: Any, timeout_s: float) -> dict[str, Any]:
     from pdctl.views import server_view
     from rangelog_proto.v1 import pd_pb2
 
-    found = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)
+    found = await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)
     checks = await _tier_checks(pd, timeout_s) if found.tier_url and found.has_majority else []
     members = [
         {
@@ -115,11 +115,10 @@ def _restore(found: Any) -> dict[str, Any] | None:
 
 async def _tier_checks(pd: Any, timeout_s: float) -> list[dict[str, Any]]:
     """Return what the leader and the living range servers found when they checked the tier."""
-    from rangelog_core.net.tier_client import TierClient
     from rangelog_proto.v1 import tier_pb2
 
     try:
-        found = await TierClient(pd).describe_tier(tier_pb2.DescribeTierRequest(), timeout_s=timeout_s)
+        found = await pd.call(tier_pb2.DescribeTierRequest(), tier_pb2.DescribeTierResponse, timeout_s=timeout_s)
     except UnsupportedVersion:  # earlier placement drivers check nothing
         return []
     return [
@@ -222,7 +221,7 @@ def list_tasks(session: Session, failing: bool, output: str) -> None:
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.ListTasksRequest(failing_only=failing)
-    response = session.with_pd(lambda pd: pd.list_tasks(request, timeout_s=session.timeout_s))
+    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.ListTasksResponse, timeout_s=session.timeout_s))
     columns = [
         field("KIND", "kind"),
         ("STREAM OR TOPIC", lambda row: row["topic"] or row["stream"]),

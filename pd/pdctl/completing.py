@@ -113,7 +113,9 @@ def _asked(kind: str, context: click.Context, incomplete: str) -> list[Completio
     if kind == "server":
         from rangelog_proto.v1 import pd_pb2
 
-        listed = session.with_pd(lambda pd: pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=ANSWER_S))
+        listed = session.with_pd(
+            lambda pd: pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=ANSWER_S)
+        )
         return [CompletionItem(each.name) for each in sorted(listed.servers, key=lambda each: each.name)]
 
     async def work(client: Client) -> list[CompletionItem]:

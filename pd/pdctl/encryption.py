@@ -217,9 +217,9 @@ async def _stored(pd: Any, name: str, timeout_s: float) -> AsyncIterator[Any]:
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     for state in (common_pb2.OBJECT_STATE_COMMITTED, common_pb2.OBJECT_STATE_DELETED):
-        request = pd_pb2.ListObjectsRequest(name=name, page_size=_PAGE_SIZE, state=state)
+        request = pd_pb2.ListObjectsRequest(knows_encryption=True, name=name, page_size=_PAGE_SIZE, state=state)
         while True:
-            page = await pd.list_objects(request, timeout_s=timeout_s)
+            page = await pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=timeout_s)
             for each in page.objects:
                 if each.size_bytes:
                     yield each
@@ -234,7 +234,7 @@ async def _names(pd: Any, timeout_s: float) -> list[str]:
     found: list[str] = []
     request = pd_pb2.ListStreamsRequest(page_size=_PAGE_SIZE)
     while True:
-        page = await pd.list_streams(request, timeout_s=timeout_s)
+        page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=timeout_s)
         found += [each.name for each in page.streams]
         if not page.next_page_token:
             return found

@@ -33,7 +33,9 @@ async def live_writer(session: Session, client: Client, name: str) -> str | None
     from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
 
     pd, timeout_s = client.metadata.pd, session.timeout_s
-    page = await pd.list_ranges(pd_pb2.ListRangesRequest(name=name, last_only=True, page_size=1), timeout_s=timeout_s)
+    page = await pd.call(
+        pd_pb2.ListRangesRequest(name=name, last_only=True, page_size=1), pd_pb2.ListRangesResponse, timeout_s=timeout_s
+    )
     last = page.ranges[-1] if page.ranges else None
     if last is None or last.state != common_pb2.RANGE_STATE_OPEN:
         return None  # whoever goes on with the stream has an open range

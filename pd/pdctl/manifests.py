@@ -166,7 +166,7 @@ async def _topic_document(pd: PdClient, topic: TopicName, timeout_s: float) -> d
 async def _tier_url(pd: PdClient, timeout_s: float) -> str:
     from rangelog_proto.v1 import pd_pb2
 
-    url = (await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)).tier_url
+    url = (await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)).tier_url
     if not url:
         raise PreconditionFailed("this cluster has no tier: give the placement drivers a tier_url")
     return url

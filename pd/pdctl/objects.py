@@ -87,13 +87,14 @@ def _objects(session: Session, stream: str, from_offset: int, state: int) -> lis
     async def page_through(pd: Any) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         request = pd_pb2.ListObjectsRequest(
+            knows_encryption=True,
             name=stream,
             from_offset=from_offset,
             page_size=_PAGE_SIZE,
             state=common_pb2.ObjectState.Name(state),
         )
         while True:
-            page = await pd.list_objects(request, timeout_s=session.timeout_s)
+            page = await pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=session.timeout_s)
             found += [object_view(each) for each in page.objects]
             if not goes_on(page.more, page.objects):
                 return found

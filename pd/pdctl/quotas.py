@@ -123,8 +123,7 @@ def set_quota(
     )
 
     async def work(pd: PdClient) -> pb.SetQuotaResponse:
-        answer: pb.SetQuotaResponse = await _call(pd, "SetQuota", request, session)
-        return answer
+        return await pd.call(request, pb.SetQuotaResponse, timeout_s=session.timeout_s)
 
     emit_one(_view(session.with_pd(work).quota), output, _COLUMNS)
 
@@ -180,8 +179,7 @@ def remove(session: Session, principal: str | None, prefix: str | None, output: 
     request = pb.RemoveQuotaRequest(request_id=uuid.uuid4().hex, principal=named, prefix=begins)
 
     async def work(pd: PdClient) -> pb.RemoveQuotaResponse:
-        answer: pb.RemoveQuotaResponse = await _call(pd, "RemoveQuota", request, session)
-        return answer
+        return await pd.call(request, pb.RemoveQuotaResponse, timeout_s=session.timeout_s)
 
     emit_one(_view(session.with_pd(work).quota), output, _COLUMNS)
 
@@ -206,16 +204,10 @@ def _all(session: Session) -> list[pb.Quota]:
     from rangelog_proto.v1 import quotas_pb2 as pb
 
     async def work(pd: PdClient) -> list[pb.Quota]:
-        answer: pb.ListQuotasResponse = await _call(pd, "ListQuotas", pb.ListQuotasRequest(), session)
+        answer = await pd.call(pb.ListQuotasRequest(), pb.ListQuotasResponse, timeout_s=session.timeout_s)
         return list(answer.quotas)
 
     return session.with_pd(work)
-
-
-async def _call(pd: PdClient, method: str, request: object, session: Session) -> Any:
-    from rangelog_proto.v1.quotas_pb2_grpc import QuotasStub
-
-    return await pd.call_service(QuotasStub, lambda stub: getattr(stub, method), request, session.timeout_s)
 
 
 def _view(row: pb.Quota) -> dict[str, Any]:

@@ -119,12 +119,14 @@ def explain(session: Session, stream: str, output: str) -> None:
     Example:
       pdctl range explain flights
     """
+
     from pdctl.views import placement_view
-    from rangelog_core.net.placement_client import PlacementClient
     from rangelog_proto.v1 import placement_pb2
 
     request = placement_pb2.ExplainPlacementRequest(name=stream)
-    response = session.with_pd(lambda pd: PlacementClient(pd).explain_placement(request, timeout_s=session.timeout_s))
+    response = session.with_pd(
+        lambda pd: pd.call(request, placement_pb2.ExplainPlacementResponse, timeout_s=session.timeout_s)
+    )
     found = placement_view(response)
     if output == "table":
         emit_list(found["servers"], output, _EXPLAINED, empty="no range server is registered")
@@ -161,7 +163,7 @@ def _with_places(session: Session, replicas: list[dict[str, Any]]) -> None:
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.ListServersRequest()
-    response = session.with_pd(lambda pd: pd.list_servers(request, timeout_s=session.timeout_s))
+    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.ListServersResponse, timeout_s=session.timeout_s))
     servers = {each.name: each for each in response.servers}
     for replica in replicas:
         server = servers.get(replica["server"])
@@ -180,7 +182,7 @@ def _ranges(
             name=stream, from_offset=from_offset, from_index=from_index, page_size=count_max or _PAGE_SIZE
         )
         while True:
-            page = await pd.list_ranges(request, timeout_s=session.timeout_s)
+            page = await pd.call(request, pd_pb2.ListRangesResponse, timeout_s=session.timeout_s)
             found += [range_view(each) for each in page.ranges]
             if not goes_on(page.more, page.ranges) or (count_max is not None and len(found) >= count_max):
                 return found

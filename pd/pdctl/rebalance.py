@@ -16,7 +16,7 @@ from pdctl.units import Duration, Size, show_bytes, show_count
 from rangelog_core.errors import PreconditionFailed, RequestTimeout
 
 if TYPE_CHECKING:
-    from rangelog_core.net.placement_client import PlacementClient
+    from rangelog_core.net.pd_client import PdClient
     from rangelog_proto.v1 import placement_pb2
 
 POLL_S = 0.5
@@ -58,27 +58,30 @@ def rebalance(
       pdctl cluster rebalance --dry-run
       pdctl cluster rebalance --apply --max-bytes 50GiB --wait
     """
-    from rangelog_core.net.placement_client import PlacementClient
 
     if dry_run == apply_:
         raise click.UsageError("choose --dry-run or --apply")
     if wait and dry_run:
         raise click.UsageError("--wait goes with --apply")
     if dry_run:
-        _show_plan(session.with_pd(lambda pd: _plan(PlacementClient(pd), max_bytes, session.timeout_s)), output)
+        _show_plan(session.with_pd(lambda pd: _plan(pd, max_bytes, session.timeout_s)), output)
         return
     deadline_s = time.monotonic() + wait_timeout / 1_000 if wait else 0.0
-    done = session.with_pd(lambda pd: _Applying(PlacementClient(pd), session.timeout_s, max_bytes).run(deadline_s))
+    done = session.with_pd(lambda pd: _Applying(pd, session.timeout_s, max_bytes).run(deadline_s))
     if output == "table":
         click.echo(_line(done))
     else:
         emit_data(done, output)
 
 
-async def _plan(client: PlacementClient, bytes_max: int, timeout_s: float) -> dict[str, Any]:
+async def _plan(client: PdClient, bytes_max: int, timeout_s: float) -> dict[str, Any]:
     from rangelog_proto.v1 import placement_pb2
 
-    found = await client.plan_rebalance(placement_pb2.PlanRebalanceRequest(bytes_max=bytes_max), timeout_s=timeout_s)
+    found = await client.call(
+        placement_pb2.PlanRebalanceRequest(bytes_max=bytes_max),
+        placement_pb2.PlanRebalanceResponse,
+        timeout_s=timeout_s,
+    )
     return {
         "refusal": found.refusal,
         "bytes": found.bytes,
@@ -135,7 +138,7 @@ def _line(done: dict[str, Any]) -> str:
 class _Applying:
     """Applies plans until nothing is left to move. A leader that does not know the rebalance any more is asked for another."""
 
-    def __init__(self, client: PlacementClient, timeout_s: float, bytes_max: int) -> None:
+    def __init__(self, client: PdClient, timeout_s: float, bytes_max: int) -> None:
         self._client, self._timeout_s, self._bytes_max = client, timeout_s, bytes_max
         self._before = {"moves": 0, "moved": 0, "moved_bytes": 0, "skipped": 0}
         self._shown = ""
@@ -162,7 +165,9 @@ class _Applying:
 
         left = self._bytes_max - self._before["moved_bytes"] if self._bytes_max else 0
         request = placement_pb2.ApplyRebalanceRequest(request_id=uuid.uuid4().hex, bytes_max=left)
-        return (await self._client.apply_rebalance(request, timeout_s=self._timeout_s)).rebalance
+        return (
+            await self._client.call(request, placement_pb2.ApplyRebalanceResponse, timeout_s=self._timeout_s)
+        ).rebalance
 
     async def _apply_when_free(self, deadline_s: float) -> placement_pb2.RebalanceState:
         """Apply again once nothing is being copied any more."""
@@ -187,7 +192,9 @@ class _Applying:
             if time.monotonic() >= deadline_s:
                 raise RequestTimeout(f"not done in time: {_line(described)}")
             await asyncio.sleep(POLL_S)
-            found = (await self._client.describe_rebalance(request, timeout_s=self._timeout_s)).rebalance
+            found = (
+                await self._client.call(request, placement_pb2.DescribeRebalanceResponse, timeout_s=self._timeout_s)
+            ).rebalance
             if found.rebalance_id != state.rebalance_id:
                 self._show("another placement driver leads: what was begun is finished, the rest is planned again")
                 return True

@@ -116,19 +116,21 @@ def accept_loss(session: Session, stream: str, index: int, give_up_quarantined: 
 
 
 async def _accept(pd: Any, stream: str, index: int, timeout_s: float, *, give_up_quarantined: bool) -> dict[str, Any]:
+
     from pdctl.views import range_view
     from rangelog_core.limits import OFFSETS_GIVEN_UP
-    from rangelog_core.net.repair_client import RepairClient
     from rangelog_proto.v1 import pd_pb2, repair_pb2
 
-    described = await pd.describe_stream(pd_pb2.DescribeStreamRequest(name=stream), timeout_s=timeout_s)
+    described = await pd.call(
+        pd_pb2.DescribeStreamRequest(name=stream), pd_pb2.DescribeStreamResponse, timeout_s=timeout_s
+    )
     request = repair_pb2.AcceptLossRequest(
         request_id=uuid.uuid4().hex,
         stream_id=described.stream.stream_id,
         range_index=index,
         give_up_quarantined=give_up_quarantined,
     )
-    response = await RepairClient(pd).accept_loss(request, timeout_s=timeout_s)
+    response = await pd.call(request, repair_pb2.AcceptLossResponse, timeout_s=timeout_s)
     was_open = response.range.end_offset - response.range.start_offset >= OFFSETS_GIVEN_UP
     return {**range_view(response.range), "was_open": was_open}
 
@@ -139,12 +141,11 @@ def _listed(session: Session, state: str | None, limit: int) -> dict[str, Any]:
 
 async def repairs_of(pd: Any, timeout_s: float, state: str | None, limit: int) -> dict[str, Any]:
     """Return the ranges that lack copies, up to `limit` of them, and how far the repair is, with stable keys."""
-    from rangelog_core.net.repair_client import RepairClient
     from rangelog_proto.v1 import repair_pb2
 
     wanted = f"REPAIR_STATE_{state.upper()}" if state else "REPAIR_STATE_UNSPECIFIED"
     request = repair_pb2.ListRepairsRequest(state=wanted, page_size=limit)
-    found = await RepairClient(pd).list_repairs(request, timeout_s=timeout_s)
+    found = await pd.call(request, repair_pb2.ListRepairsResponse, timeout_s=timeout_s)
     counts = {each: getattr(found, f"{each}_count") for each in _STATES}
     return {
         "repairs": [_row(each) for each in found.repairs],

@@ -118,11 +118,11 @@ def _reads(what: str) -> None:
 
 async def _check_cluster(pd: PdClient, url: str, timeout_s: float) -> None:
     """Refuse early what the placement drivers would refuse late, or could not know."""
+
     from rangelog.tier.restore.stores import same_tier
-    from rangelog_core.net.restore_client import RestoreClient
     from rangelog_proto.v1 import pd_pb2, restore_pb2
 
-    found = await RestoreClient(pd).describe_restore(restore_pb2.DescribeRestoreRequest(), timeout_s=timeout_s)
+    found = await pd.call(restore_pb2.DescribeRestoreRequest(), restore_pb2.RestoreResponse, timeout_s=timeout_s)
     if not found.tier_url or not same_tier(found.tier_url, url):
         raise PreconditionFailed(
             f"the tier of this cluster is {found.tier_url or 'none'}, and objects stay where they are: start the placement "
@@ -130,7 +130,7 @@ async def _check_cluster(pd: PdClient, url: str, timeout_s: float) -> None:
         )
     if found.mark.phase == restore_pb2.RESTORE_PHASE_RUNNING:
         return
-    cluster = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)
+    cluster = await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)
     if found.mark.phase == restore_pb2.RESTORE_PHASE_DONE and cluster.stream_count:
         raise PreconditionFailed(
             f"this cluster was restored already, from cluster {found.mark.source_cluster_id or '(manifests only)'}: "
@@ -139,11 +139,11 @@ async def _check_cluster(pd: PdClient, url: str, timeout_s: float) -> None:
 
 
 async def _apply(pd: PdClient, reading: BucketReading, plan: RestorePlan, timeout_s: float) -> Any:
+
     from rangelog.tier.restore.applying import apply_plan
-    from rangelog_core.net.restore_client import RestoreClient
     from rangelog_proto.v1 import restore_pb2
 
-    found = await RestoreClient(pd).describe_restore(restore_pb2.DescribeRestoreRequest(), timeout_s=timeout_s)
+    found = await pd.call(restore_pb2.DescribeRestoreRequest(), restore_pb2.RestoreResponse, timeout_s=timeout_s)
     if reading.header.cluster_version > found.cluster_version:
         raise UnsupportedVersion(
             f"the snapshot is of cluster version {reading.header.cluster_version}, and this cluster is at "

@@ -134,7 +134,9 @@ async def _open(pd: PdClient, url: str | None, timeout_s: float) -> tuple[str, A
     from rangelog.tier import open_object_store
     from rangelog_proto.v1 import pd_pb2
 
-    known_as = (await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)).tier_url
+    known_as = (
+        await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)
+    ).tier_url
     if not (url or known_as):
         raise PreconditionFailed("this cluster has no tier: give the placement drivers a tier_url")
     return known_as, open_object_store(url or known_as)
@@ -143,4 +145,6 @@ async def _open(pd: PdClient, url: str | None, timeout_s: float) -> tuple[str, A
 async def _stream(pd: PdClient, name: str, timeout_s: float) -> common_pb2.Stream:
     from rangelog_proto.v1 import pd_pb2
 
-    return (await pd.describe_stream(pd_pb2.DescribeStreamRequest(name=name), timeout_s=timeout_s)).stream
+    return (
+        await pd.call(pd_pb2.DescribeStreamRequest(name=name), pd_pb2.DescribeStreamResponse, timeout_s=timeout_s)
+    ).stream

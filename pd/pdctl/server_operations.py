@@ -113,13 +113,14 @@ def remove(session: Session, name: str, accept_loss: bool, yes: bool, output: st
       pdctl server remove rs3 --yes
       pdctl server remove rs3 --accept-loss
     """
-    from rangelog_core.net.operations_client import OperationsClient
     from rangelog_proto.v1 import operations_pb2
 
     lost = ", and gives up what only this server has" if accept_loss else ""
     confirm(name, f"This removes range server {name}, whose data directory can never be used again{lost}", yes=yes)
     request = operations_pb2.RemoveServerRequest(request_id=uuid.uuid4().hex, server=name, accept_loss=accept_loss)
-    removed = session.with_pd(lambda pd: OperationsClient(pd).remove_server(request, timeout_s=session.timeout_s))
+    removed = session.with_pd(
+        lambda pd: pd.call(request, operations_pb2.RemoveServerResponse, timeout_s=session.timeout_s)
+    )
     if output == "table":
         click.echo(f"{name} is removed: it ends by itself where it runs; delete its data directory")
     else:
@@ -199,11 +200,10 @@ def _set_mode(session: Session, name: str, mode: str, output: str, done: str) ->
 
 
 async def _change_mode(session: Session, pd: PdClient, name: str, mode: str) -> Any:
-    from rangelog_core.net.operations_client import OperationsClient
     from rangelog_proto.v1 import operations_pb2
 
     request = operations_pb2.SetServerModeRequest(request_id=uuid.uuid4().hex, server=name, mode=f"SERVER_MODE_{mode}")
-    return (await OperationsClient(pd).set_server_mode(request, timeout_s=session.timeout_s)).server
+    return (await pd.call(request, operations_pb2.SetServerModeResponse, timeout_s=session.timeout_s)).server
 
 
 def _drain_view(found: operations_pb2.DescribeDrainResponse) -> dict[str, Any]:

@@ -40,18 +40,17 @@ async def wait_until_drained(
     `show` gets a line whenever it has changed. Raises RequestTimeout, PreconditionFailed (it is not drained any more),
     Unavailable.
     """
-    from rangelog_core.net.operations_client import OperationsClient
     from rangelog_proto.v1 import common_pb2, operations_pb2
 
     request = operations_pb2.DescribeDrainRequest(server=name, listed_max=1)
     if not wait_s:
-        return await OperationsClient(pd).describe_drain(
-            operations_pb2.DescribeDrainRequest(server=name), timeout_s=timeout_s
+        return await pd.call(
+            operations_pb2.DescribeDrainRequest(server=name), operations_pb2.DescribeDrainResponse, timeout_s=timeout_s
         )
     start_s, pause_s, total, shown = time.monotonic(), POLL_S, 0, ""
     while True:
         try:
-            found = await OperationsClient(pd).describe_drain(request, timeout_s=timeout_s)
+            found = await pd.call(request, operations_pb2.DescribeDrainResponse, timeout_s=timeout_s)
         except Unavailable as error:
             raise Unavailable(f"{error.message}: the drain of {name} goes on: {_what_to_do(name)}") from error
         if is_over(found):
@@ -78,14 +77,16 @@ async def wait_until_safe(
     A placement driver that does not answer counts as a no, so that a leader's death ends no wait. Raises Unavailable where
     none has answered at the end.
     """
-    from rangelog_core.net.operations_client import OperationsClient
+    from rangelog_proto.v1 import operations_pb2
 
     end_s, pause_s = time.monotonic() + wait_s, POLL_S
     while True:
         left_s = end_s - time.monotonic()
         try:
-            found = await OperationsClient(pd).check_impact(
-                request, timeout_s=min(timeout_s, left_s) if left_s > 0 else timeout_s
+            found = await pd.call(
+                request,
+                operations_pb2.CheckImpactResponse,
+                timeout_s=min(timeout_s, left_s) if left_s > 0 else timeout_s,
             )
             if found.safe or time.monotonic() >= end_s:
                 return found

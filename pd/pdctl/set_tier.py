@@ -30,9 +30,8 @@ def set_tier(session: Session, url: str, moved: bool, yes: bool, output: str) ->
     """  # \b is click's
     what = "objects go to another store from now on" + (", and are read only from there" if moved else "")
     confirm("tier", what, yes=yes)
-    from rangelog_core.net.tier_client import TierClient
     from rangelog_proto.v1 import tier_pb2
 
     request = tier_pb2.SetTierRequest(request_id=uuid.uuid4().hex, url=url, moved=moved)
-    answer = session.with_pd(lambda pd: TierClient(pd).set_tier(request, timeout_s=session.timeout_s))
+    answer = session.with_pd(lambda pd: pd.call(request, tier_pb2.SetTierResponse, timeout_s=session.timeout_s))
     emit_one({"tier_url": answer.tier_url}, output, [field("TIER", "tier_url")])

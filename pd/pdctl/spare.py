@@ -48,7 +48,9 @@ async def wait_until_spare(pd: PdClient, timeout_s: float, wait_s: float) -> lis
     end_s = time.monotonic() + wait_s
     while True:
         try:
-            found = hindrances(await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s))
+            found = hindrances(
+                await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)
+            )
         except Unavailable:
             if time.monotonic() >= end_s:
                 raise

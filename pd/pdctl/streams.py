@@ -135,7 +135,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
 
     config, _ = config_message(StreamConfig(**given(options)))
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
-    response = session.with_pd(lambda pd: pd.create_stream(request, timeout_s=session.timeout_s))
+    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.CreateStreamResponse, timeout_s=session.timeout_s))
     made = stream_view(response.stream)
     if output == "table":
         click.echo(_created(made))
@@ -172,7 +172,7 @@ def list_streams(session: Session, prefix: str, long_list: bool, output: str) ->
         found: list[dict[str, Any]] = []
         request = pd_pb2.ListStreamsRequest(prefix=prefix, page_size=_PAGE_SIZE)
         while True:
-            page = await pd.list_streams(request, timeout_s=session.timeout_s)
+            page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=session.timeout_s)
             found += [stream_view(each) for each in page.streams]
             if not page.next_page_token:
                 return found
@@ -247,7 +247,7 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
     if not fields:
         raise click.UsageError("nothing to change: give at least one option, such as --retention 7d")
     request = pd_pb2.UpdateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config, fields=fields)
-    response = session.with_pd(lambda pd: pd.update_stream(request, timeout_s=session.timeout_s))
+    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.UpdateStreamResponse, timeout_s=session.timeout_s))
     emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
 
 
@@ -271,7 +271,7 @@ def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) 
     what = f"This deletes all records of {name} below offset {trim_offset}"
     confirm(name, what_a_trim_removes(session, name, trim_offset) if asks else what, yes=yes)
     request = pd_pb2.TrimStreamRequest(request_id=uuid.uuid4().hex, name=name, trim_offset=trim_offset)
-    response = session.with_pd(lambda pd: pd.trim_stream(request, timeout_s=session.timeout_s))
+    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.TrimStreamResponse, timeout_s=session.timeout_s))
     emit_one(stream_view(response.stream), output, _COLUMNS)
 
 

@@ -66,11 +66,10 @@ def cancel(session: Session, task_id: str, output: str) -> None:
     Example:
       pdctl task cancel upload-7/3-1200@rs1
     """
-    from rangelog_core.net.inspection_client import InspectionClient
     from rangelog_proto.v1 import inspection_pb2
 
     request = inspection_pb2.CancelTaskRequest(task_id=task_id)
-    told = session.with_pd(lambda pd: InspectionClient(pd).cancel_task(request, timeout_s=session.timeout_s))
+    told = session.with_pd(lambda pd: pd.call(request, inspection_pb2.CancelTaskResponse, timeout_s=session.timeout_s))
     if output == "table":
         click.echo(printable(f"{task_id} is cancelled: {told.effect}"))
     else:
@@ -162,11 +161,10 @@ def _left(current: list[Any]) -> str:
 
 
 async def _find(pd: PdClient, timeout_s: float, **wanted: str) -> Any:
-    from rangelog_core.net.inspection_client import InspectionClient
     from rangelog_proto.v1 import inspection_pb2
 
     request = inspection_pb2.FindTasksRequest(**wanted)  # type: ignore[arg-type]
-    return await InspectionClient(pd).find_tasks(request, timeout_s=timeout_s)
+    return await pd.call(request, inspection_pb2.FindTasksResponse, timeout_s=timeout_s)
 
 
 def _view(task: Any) -> dict[str, Any]:

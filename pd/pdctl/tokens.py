@@ -96,8 +96,7 @@ def create(
     )  # fmt: skip
 
     async def work(pd: PdClient) -> pb.CreateTokenResponse:
-        answer: pb.CreateTokenResponse = await _call(pd, "CreateToken", request, session)
-        return answer
+        return await pd.call(request, pb.CreateTokenResponse, timeout_s=session.timeout_s)
 
     file = _new_file(path) if path is not None else None
     try:
@@ -177,8 +176,7 @@ def revoke(session: Session, name: str, output: str) -> None:
 
     async def work(pd: PdClient) -> pb.RevokeTokenResponse:
         request = pb.RevokeTokenRequest(request_id=uuid.uuid4().hex, name=name)
-        answer: pb.RevokeTokenResponse = await _call(pd, "RevokeToken", request, session)
-        return answer
+        return await pd.call(request, pb.RevokeTokenResponse, timeout_s=session.timeout_s)
 
     emit_one(_view(session.with_pd(work).row), output, _COLUMNS)
 
@@ -191,19 +189,13 @@ def _rows(session: Session, name: str) -> list[pb.TokenRow]:
         after = ""
         while True:
             request = pb.ListTokensRequest(name=name, page_token=after)
-            page: pb.ListTokensResponse = await _call(pd, "ListTokens", request, session)
+            page = await pd.call(request, pb.ListTokensResponse, timeout_s=session.timeout_s)
             rows += page.rows
             after = page.next_page_token
             if not after:
                 return rows
 
     return session.with_pd(work)
-
-
-async def _call(pd: PdClient, method: str, request: object, session: Session) -> Any:
-    from rangelog_proto.v1.tokens_pb2_grpc import TokensStub
-
-    return await pd.call_service(TokensStub, lambda stub: getattr(stub, method), request, session.timeout_s)
 
 
 def _bound(text: str) -> rights_pb2.AccessRule:

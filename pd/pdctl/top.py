@@ -111,7 +111,7 @@ async def take_sample(session: Session, pd: PdClient) -> Sample:
     """Ask the placement driver for the servers, and each living server for its counters."""
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
-    response = await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=session.timeout_s)
+    response = await pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=session.timeout_s)
     limit = asyncio.Semaphore(AT_ONCE_MAX)
     statuses: dict[str, Any] = {}
 

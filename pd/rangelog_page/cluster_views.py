@@ -78,7 +78,7 @@ async def tasks(asking: Asking, principal: Principal | None, query: PageQuery) -
     """Return the tasks as `pdctl task list` has them, those that fail first."""
 
     async def ask() -> list[dict[str, Any]]:
-        found = await asking.pd.list_tasks(pd_pb2.ListTasksRequest(), timeout_s=TIMEOUT_S)
+        found = await asking.pd.call(pd_pb2.ListTasksRequest(), pd_pb2.ListTasksResponse, timeout_s=TIMEOUT_S)
         return [task_view(each) for each in found.tasks]
 
     found = await asking.share("tasks", TASKS_AGE_S, ask)

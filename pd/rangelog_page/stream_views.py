@@ -41,7 +41,7 @@ async def streams(asking: Asking, principal: Principal | None, query: PageQuery)
 
     async def ask() -> dict[str, Any]:
         request = pd_pb2.ListStreamsRequest(prefix=query.prefix, page_token=query.after, page_size=query.limit)
-        page = await asking.pd.list_streams(request, timeout_s=TIMEOUT_S)
+        page = await asking.pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=TIMEOUT_S)
         return {"streams": [stream_view(each) for each in page.streams], "next": page.next_page_token}
 
     key = ("streams", query.prefix, query.after, query.limit)
@@ -65,7 +65,9 @@ async def tail(asking: Asking, principal: Principal | None, query: PageQuery) ->
         raise Overloaded("too many live tails are open in browsers: close some, or follow with `pdctl stream tail -f`")
     async with asking.tails:
         end = await within(TIMEOUT_S, asking.client.end_offset(name), "finding the end of the stream")
-        described = await asking.pd.describe_stream(pd_pb2.DescribeStreamRequest(name=name), timeout_s=TIMEOUT_S)
+        described = await asking.pd.call(
+            pd_pb2.DescribeStreamRequest(name=name), pd_pb2.DescribeStreamResponse, timeout_s=TIMEOUT_S
+        )
         trim = described.stream.trim_offset
         limit = min(query.limit, TAIL_MAX)
         first = max(trim, end - TAIL_FIRST) if query.offset is None else query.offset
@@ -102,19 +104,23 @@ async def _records(asking: Asking, name: str, start: int, limit: int, *, wait_s:
 
 
 async def _stream(asking: Asking, name: str, first: int | None) -> dict[str, Any]:
-    last = await asking.pd.list_ranges(pd_pb2.ListRangesRequest(name=name, last_only=True), timeout_s=TIMEOUT_S)
+    last = await asking.pd.call(
+        pd_pb2.ListRangesRequest(name=name, last_only=True), pd_pb2.ListRangesResponse, timeout_s=TIMEOUT_S
+    )
     found = last.stream
     last_index = last.ranges[-1].index if last.ranges else 0
     begin = max(0, last_index - WINDOW + 1) if first is None else min(first, last_index)
     request = pd_pb2.ListRangesRequest(stream_id=found.stream_id, from_index=begin, page_size=WINDOW)
-    page = await asking.pd.list_ranges(request, timeout_s=TIMEOUT_S)
+    page = await asking.pd.call(request, pd_pb2.ListRangesResponse, timeout_s=TIMEOUT_S)
     ranges = [range_view(each) for each in page.ranges]
     objects: list[dict[str, Any]] = []
     objects_left_out = False
     if ranges:
         start = ranges[0]["start_offset"]
-        wanted = pd_pb2.ListObjectsRequest(stream_id=found.stream_id, from_offset=start, page_size=OBJECTS_MAX)
-        listed = await asking.pd.list_objects(wanted, timeout_s=TIMEOUT_S)
+        wanted = pd_pb2.ListObjectsRequest(
+            knows_encryption=True, stream_id=found.stream_id, from_offset=start, page_size=OBJECTS_MAX
+        )
+        listed = await asking.pd.call(wanted, pd_pb2.ListObjectsResponse, timeout_s=TIMEOUT_S)
         bound = ranges[-1]["end_offset"]
         objects = [object_view(each) for each in listed.objects if bound is None or each.start_offset < bound]
         objects_left_out = listed.more and len(objects) == len(listed.objects)

@@ -16,7 +16,6 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import KEY_SPACE_END
 from rangelog_core.net.principals import Principal
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_page.asking import LONG_TIMEOUT_S, TIMEOUT_S, Asking, within
 from rangelog_page.page_query import PageQuery
@@ -39,7 +38,7 @@ async def topics(asking: Asking, principal: Principal | None, query: PageQuery) 
         request = topic_pb2.ListTopicsRequest(
             namespace=namespace, prefix=prefix, page_token=query.after, page_size=query.limit
         )
-        page = await TopicClient(asking.pd).list_topics(request, timeout_s=TIMEOUT_S)
+        page = await asking.pd.call(request, topic_pb2.ListTopicsResponse, timeout_s=TIMEOUT_S)
         return {"topics": [topic_view(each) for each in page.topics], "next": page.next_page_token}
 
     key = ("topics", namespace, prefix, query.after, query.limit)
@@ -52,8 +51,8 @@ async def topic(asking: Asking, principal: Principal | None, query: PageQuery) -
 
     async def ask() -> dict[str, Any]:
         named = reference(name)
-        described = await TopicClient(asking.pd).describe_topic(
-            topic_pb2.DescribeTopicRequest(topic=named), timeout_s=TIMEOUT_S
+        described = await asking.pd.call(
+            topic_pb2.DescribeTopicRequest(topic=named), topic_pb2.DescribeTopicResponse, timeout_s=TIMEOUT_S
         )
         request = topic_pb2.ListShardsRequest(
             topic=named,
@@ -61,7 +60,7 @@ async def topic(asking: Asking, principal: Principal | None, query: PageQuery) -
             page_token=query.after,
             page_size=SHARDS_SHOWN_MAX,
         )
-        listed = await TopicClient(asking.pd).list_shards(request, timeout_s=TIMEOUT_S)
+        listed = await asking.pd.call(request, topic_pb2.ListShardsResponse, timeout_s=TIMEOUT_S)
         brokers = await all_brokers(asking.pd, TIMEOUT_S)
         owners = {each.shard_id: owner_view(each, brokers) for each in listed.owners}
         shards = await for_each(listed.shards, lambda each: _shard(asking, each, owners.get(each.shard_id)))
@@ -92,7 +91,7 @@ async def _shard(asking: Asking, found: topic_pb2.Shard, owner: dict[str, Any] |
     }
     try:
         request = pd_pb2.ListRangesRequest(stream_id=found.stream_id, last_only=True)
-        page = await asking.pd.list_ranges(request, timeout_s=TIMEOUT_S)
+        page = await asking.pd.call(request, pd_pb2.ListRangesResponse, timeout_s=TIMEOUT_S)
     except RangelogError as error:
         return row | {"problem": error.message}
     stream = stream_view(page.stream)

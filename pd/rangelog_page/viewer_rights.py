@@ -13,7 +13,6 @@ from rangelog_core.rights import PREFIX_END, Verb, right_missing, verbs_of
 from rangelog_page.asking import TIMEOUT_S, Asking
 from rangelog_page.page_query import PageQuery
 from rangelog_proto.v1 import rights_pb2
-from rangelog_proto.v1.rights_pb2_grpc import RightsStub
 from rangelog_server_common.tokens.bounds import check_unbound, left, token_bound
 
 AGE_S = 1.0
@@ -37,7 +36,7 @@ async def require_read(
     async def ask() -> rights_pb2.CheckRightsResponse:
         resource = rights_pb2.AccessResource(kind=kind, name=name)
         request = rights_pb2.CheckRightsRequest(principal=principal, resources=[resource])
-        return await asking.pd.call_service(RightsStub, lambda stub: stub.CheckRights, request, TIMEOUT_S)
+        return await asking.pd.call(request, rights_pb2.CheckRightsResponse, timeout_s=TIMEOUT_S)
 
     try:
         answer = await asking.share(("rights", principal, kind, name), AGE_S, ask)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rangelog_core.errors import ConfigInvalid, ProtocolViolation
-from rangelog_core.net.members_client import MembersClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.consensus.files import group_file
 from rangelog_pd.consensus.files.configuration import GROUP_BYTES, Configuration, RaftMember, check_member
@@ -51,7 +50,7 @@ def _write(directory: Path, found: Configuration) -> None:
 async def _ask(settings: PdSettings) -> Configuration:
     pd = PdClient([settings.join], token=settings.token, tls=settings.tls)
     try:
-        told = await MembersClient(pd).list_members(pb.ListMembersRequest(), timeout_s=JOIN_TIMEOUT_S)
+        told = await pd.call(pb.ListMembersRequest(), pb.ListMembersResponse, timeout_s=JOIN_TIMEOUT_S)
     finally:
         await pd.close()
     if len(told.group) != GROUP_BYTES or not told.members:

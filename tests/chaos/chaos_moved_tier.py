@@ -184,7 +184,7 @@ def _tiered_end(cluster: Cluster, stream: str) -> int:
             end = index = 0
             while True:
                 request = pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=PAGE)
-                page = await pd.list_ranges(request, timeout_s=CALL_S)
+                page = await pd.call(request, pd_pb2.ListRangesResponse, timeout_s=CALL_S)
                 for each in page.ranges:
                     if each.state != common_pb2.RANGE_STATE_SEALED or each.tiered_end_offset < each.end_offset:
                         return end

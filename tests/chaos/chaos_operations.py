@@ -23,8 +23,6 @@ import grpc
 from rangelog_cli.local.plan import PdPlan
 from rangelog_cli.local.ports import free_ports
 from rangelog_core.errors import NotLeader, RangelogError, RequestTimeout, Unavailable
-from rangelog_core.net.members_client import MembersClient
-from rangelog_core.net.operations_client import OperationsClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, members_pb2, operations_pb2
 from tests.chaos.chaos_cluster import PDS, System
@@ -102,7 +100,7 @@ class Drained(Fault):
         request = operations_pb2.SetServerModeRequest(
             request_id=uuid.uuid4().hex, server=self._victim, mode=f"SERVER_MODE_{mode}"
         )
-        answer = call(self.system, lambda pd: OperationsClient(pd).set_server_mode(request, timeout_s=CALL_S))
+        answer = call(self.system, lambda pd: pd.call(request, operations_pb2.SetServerModeResponse, timeout_s=CALL_S))
         assert answer.server.mode == common_pb2.ServerMode.Value(f"SERVER_MODE_{mode}"), answer
 
     def _ranges_left(self) -> int:
@@ -112,7 +110,7 @@ class Drained(Fault):
 
     def _describe(self) -> operations_pb2.DescribeDrainResponse:
         request = operations_pb2.DescribeDrainRequest(server=self._victim, listed_max=1)
-        return call(self.system, lambda pd: OperationsClient(pd).describe_drain(request, timeout_s=CALL_S))
+        return call(self.system, lambda pd: pd.call(request, operations_pb2.DescribeDrainResponse, timeout_s=CALL_S))
 
 
 class GrayServer(Fault):
@@ -183,7 +181,7 @@ class PdReplaced(Fault):
 
     def _transfer(self, name: str) -> None:
         request = members_pb2.TransferLeadershipRequest(name=name)
-        found = call(self.system, lambda pd: MembersClient(pd).transfer_leadership(request, timeout_s=CALL_S))
+        found = call(self.system, lambda pd: pd.call(request, members_pb2.TransferLeadershipResponse, timeout_s=CALL_S))
         assert found.leader == name, f"{found.leader} leads after leadership was handed to {name}"
 
     def _replace(self, old: str, new: PdPlan) -> None:
@@ -197,7 +195,7 @@ class PdReplaced(Fault):
         request = members_pb2.AddMemberRequest(
             name=new.name, raft_address=new.raft_address, api_address=new.api_address, replaces=old
         )
-        call(self.system, lambda pd: MembersClient(pd).add_member(request, timeout_s=CALL_S))
+        call(self.system, lambda pd: pd.call(request, members_pb2.AddMemberResponse, timeout_s=CALL_S))
         eventually(lambda: self._is_changed(old, new.name), f"{new.name} does not replace {old}", CHANGED_WITHIN_S)
         ended = cluster.placement_drivers[old]
         assert ended.wait(ENDS_WITHIN_S) == 0, f"{old} was removed, and ended with {ended.returncode}"
@@ -205,7 +203,7 @@ class PdReplaced(Fault):
     def _is_changed(self, old: str, new: str) -> bool:
         request = members_pb2.ListMembersRequest()
         try:
-            found = call(self.system, lambda pd: MembersClient(pd).list_members(request, timeout_s=CALL_S))
+            found = call(self.system, lambda pd: pd.call(request, members_pb2.ListMembersResponse, timeout_s=CALL_S))
         except (NotLeader, RequestTimeout, Unavailable):
             return False  # the leader changes just now
         voters = {each.name: each.voter for each in found.members}

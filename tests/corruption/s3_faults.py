@@ -38,6 +38,7 @@ from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
 from tests.corruption.lying_s3 import LyingS3
 from tests.fakes.faces import LogDisk
+from tests.support.pd_calls import CallsByName
 
 TRIES_MAX = 60
 TRIES_WITH_FAULTS = 25
@@ -87,7 +88,7 @@ class S3Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-class PlayedDriver:
+class PlayedDriver(CallsByName):
     """The placement driver's part: an object is committed once, and at that moment the store must hold what it says."""
 
     def __init__(self, s3: LyingS3, outcome: S3Outcome) -> None:

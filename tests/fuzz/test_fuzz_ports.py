@@ -17,7 +17,6 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.frame import Opcode
 from rangelog_core.net.addresses import split_address
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_proto.v1 import broker_pb2
 from tests.fuzz.fuzz_mutation import mutated
 from tests.fuzz.fuzz_targets_batches import repair_frames
@@ -164,7 +163,9 @@ async def produce_and_read(cluster: Cluster, first: int) -> int:
 async def incarnation_of(cluster: Cluster, name: str) -> int:
     """Of a broker."""
     async with await rangelog.connect(cluster.connect_string) as client:
-        listed = await BrokerClient(client.metadata.pd).list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=10)
+        listed = await client.metadata.pd.call(
+            broker_pb2.ListBrokersRequest(), broker_pb2.ListBrokersResponse, timeout_s=10
+        )
     return next(each.incarnation for each in listed.brokers if each.name == name)
 
 

@@ -15,9 +15,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.batch_extension import Producer
 from rangelog_core.frame import Opcode
 from rangelog_core.ids import Incarnation, ReplicaId, shard_stream_name
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.data_connection import DataConnection
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2, data_pb2, topic_pb2
 from tests.support.owner_cluster import made_batch
 from tests.support.waiting import Seen, until
@@ -33,8 +31,8 @@ class Bench:
 
     def __init__(self, client: rangelog.Client) -> None:
         self.client = client
-        self.topics = TopicClient(client.metadata.pd)
-        self.brokers = BrokerClient(client.metadata.pd)
+        self.topics = client.metadata.pd
+        self.brokers = client.metadata.pd
         self.topic_id = 0
         self.acked: dict[int, list[int]] = {shard_id: [] for shard_id in range(SHARDS)}
         self.connections: dict[tuple[str, int], DataConnection] = {}
@@ -43,13 +41,17 @@ class Bench:
         """Create the topic."""
         namespace = topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name="ns")
         topic = topic_pb2.CreateTopicRequest(request_id=uuid.uuid4().hex, namespace="ns", name="t", shard_count=SHARDS)
-        await _patiently(lambda: self.topics.create_namespace(namespace, timeout_s=10))
-        self.topic_id = (await _patiently(lambda: self.topics.create_topic(topic, timeout_s=10))).topic.topic_id
+        await _patiently(lambda: self.topics.call(namespace, topic_pb2.CreateNamespaceResponse, timeout_s=10))
+        self.topic_id = (
+            await _patiently(lambda: self.topics.call(topic, topic_pb2.CreateTopicResponse, timeout_s=10))
+        ).topic.topic_id
 
     async def owner(self, shard_id: int) -> broker_pb2.Broker | None:
         """Who owns a shard, as the placement driver has it."""
         wanted = broker_pb2.OwnedShard(topic_id=self.topic_id, shard_id=shard_id)
-        found = await self.brokers.find_owners(broker_pb2.FindOwnersRequest(shards=[wanted]), timeout_s=10)
+        found = await self.brokers.call(
+            broker_pb2.FindOwnersRequest(shards=[wanted]), broker_pb2.FindOwnersResponse, timeout_s=10
+        )
         return found.brokers[0] if found.brokers else None
 
     async def connect(self, row: broker_pb2.Broker) -> DataConnection:
@@ -74,7 +76,9 @@ class Bench:
             except RangelogError:
                 if row is not None:
                     lost = broker_pb2.ReportBrokerLostRequest(name=row.name, incarnation=row.incarnation)
-                    await _patiently(lambda lost=lost: self.brokers.report_broker_lost(lost, timeout_s=10))
+                    await _patiently(
+                        lambda lost=lost: self.brokers.call(lost, broker_pb2.ReportBrokerLostResponse, timeout_s=10)
+                    )
             await asyncio.sleep(0.02)
 
     async def produce_all(self, count: int) -> None:
@@ -95,7 +99,7 @@ class Bench:
             request = topic_pb2.ListShardsRequest(
                 topic=topic_pb2.TopicReference(topic_id=self.topic_id), selection=topic_pb2.SHARD_SELECTION_ALL
             )
-            rows = (await self.topics.list_shards(request, timeout_s=10)).shards
+            rows = (await self.topics.call(request, topic_pb2.ListShardsResponse, timeout_s=10)).shards
             name = shard_stream_name(self.topic_id, shard_id)
             end = await self.client.internal.end(name, rows[shard_id].stream_id)
             values: list[bytes] = []

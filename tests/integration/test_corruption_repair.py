@@ -127,7 +127,9 @@ async def tiered_object(watched: Watched, client: rangelog.Client) -> Path:
     request = pd_pb2.ListRangesRequest(name="s")
 
     async def committed() -> bool:
-        return (await client._pd.list_ranges(request, timeout_s=5)).ranges[0].tiered_end_offset >= RECORDS
+        return (await client._pd.call(request, pd_pb2.ListRangesResponse, timeout_s=5)).ranges[
+            0
+        ].tiered_end_offset >= RECORDS
 
     await until(committed, "the object is not committed")
     (found,) = watched.cluster.directory.glob("**/*.parquet")

@@ -14,10 +14,7 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import PreconditionFailed, RecordsLost
 from rangelog_core.limits import OFFSETS_GIVEN_UP
-from rangelog_core.net.inspection_client import InspectionClient
-from rangelog_core.net.operations_client import OperationsClient
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.repair_client import RepairClient
 from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import common_pb2, inspection_pb2, operations_pb2, pd_pb2, repair_pb2
 from tests.support.waiting import until
@@ -48,12 +45,12 @@ async def calls(cluster_factory: Callable[..., Cluster]) -> Any:
 
 
 async def ranges_of(pd: PdClient, stream: str) -> list[common_pb2.Range]:
-    return list((await pd.list_ranges(pd_pb2.ListRangesRequest(name=stream), timeout_s=10)).ranges)
+    return list((await pd.call(pd_pb2.ListRangesRequest(name=stream), pd_pb2.ListRangesResponse, timeout_s=10)).ranges)
 
 
 async def inspected(pd: PdClient, stream: str) -> list[inspection_pb2.InspectedRange]:
     request = inspection_pb2.InspectRangesRequest(name=stream, page_size=10)
-    return list((await InspectionClient(pd).inspect_ranges(request, timeout_s=10)).ranges)
+    return list((await pd.call(request, inspection_pb2.InspectRangesResponse, timeout_s=10)).ranges)
 
 
 def ends_of(of: inspection_pb2.InspectedRange) -> list[int]:
@@ -62,7 +59,7 @@ def ends_of(of: inspection_pb2.InspectedRange) -> list[int]:
 
 
 async def repairs_of(pd: PdClient) -> repair_pb2.ListRepairsResponse:
-    return await RepairClient(pd).list_repairs(repair_pb2.ListRepairsRequest(), timeout_s=10)
+    return await pd.call(repair_pb2.ListRepairsRequest(), repair_pb2.ListRepairsResponse, timeout_s=10)
 
 
 async def append(client: rangelog.Client, stream: str, count: int) -> None:
@@ -144,7 +141,7 @@ async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Clu
                 open_range = found[-1]
                 assert open_range.state == common_pb2.RANGE_STATE_OPEN, open_range
                 request = inspection_pb2.FindTasksRequest(kind="recover-range", include_done=True)
-                tasks = (await InspectionClient(pd).find_tasks(request, timeout_s=10)).tasks
+                tasks = (await pd.call(request, inspection_pb2.FindTasksResponse, timeout_s=10)).tasks
                 assert not [each.last_error for each in tasks if each.last_error], "a writer that answers is no failure"
                 return any(each.done for each in tasks)
 
@@ -189,14 +186,14 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
         await client.seal_stream("s")
         request = repair_pb2.AcceptLossRequest(request_id="early", stream_id=stream.stream_id, range_index=0)
         with pytest.raises(PreconditionFailed):
-            await RepairClient(pd).accept_loss(request, timeout_s=10)
+            await pd.call(request, repair_pb2.AcceptLossResponse, timeout_s=10)
         for name in ("rs1", "rs2", "rs3"):
             await asyncio.to_thread(cluster.kill, name)
             shutil.rmtree(cluster.directory / name)
 
         async def dead() -> bool:
             """While others seem to live, the first that is back takes its own place, to copy from them."""
-            listed = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
+            listed = (await pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=10)).servers
             return len(listed) == 3 and all(each.health == common_pb2.SERVER_HEALTH_DEAD for each in listed)
 
         await until(dead, "the servers are not known to be dead")
@@ -204,7 +201,7 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
             await asyncio.to_thread(cluster.start_member, name)
         await until(lambda: lost(pd), "the range is not lost")
         request.request_id = "late"
-        await RepairClient(pd).accept_loss(request, timeout_s=10)
+        await pd.call(request, repair_pb2.AcceptLossResponse, timeout_s=10)
         await append(client, "s", 5)
         with pytest.raises(RecordsLost) as told:
             async for _ in client.reader("s", start="earliest"):
@@ -235,7 +232,7 @@ async def test_the_loss_of_an_open_range_is_accepted(
             shutil.rmtree(cluster.directory / name)
         request = repair_pb2.AcceptLossRequest(request_id="early", stream_id=stream.stream_id, range_index=0)
         with pytest.raises(PreconditionFailed, match="not known to be lost"):
-            await RepairClient(pd).accept_loss(request, timeout_s=10)
+            await pd.call(request, repair_pb2.AcceptLossResponse, timeout_s=10)
         for name in gone:
             await asyncio.to_thread(cluster.start_member, name)
         await until(lambda: lost(pd), "the range is not lost")
@@ -266,7 +263,7 @@ async def test_the_loss_of_an_open_range_is_accepted(
 async def accepted(pd: PdClient, request: repair_pb2.AcceptLossRequest) -> repair_pb2.AcceptLossResponse | None:
     """Accept a loss; None while the range is quiet anew: what members report changes once the last new incarnation is heard."""
     try:
-        return await RepairClient(pd).accept_loss(request, timeout_s=10)
+        return await pd.call(request, repair_pb2.AcceptLossResponse, timeout_s=10)
     except PreconditionFailed as error:
         assert "not known to be lost" in error.message
         return None
@@ -282,11 +279,11 @@ async def test_ranges_that_began_with_two_members_get_the_third(
     """A writer under load, one that has appended nothing, and one that is gone: nobody is refused, and no server is blamed."""
     cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
     pd = calls(cluster)
-    modes = OperationsClient(pd)
+    modes = pd
 
     async def set_mode(mode: common_pb2.ServerMode) -> None:
         request = operations_pb2.SetServerModeRequest(request_id=f"{mode}", server="rs3", mode=mode)
-        await modes.set_server_mode(request, timeout_s=10)
+        await modes.call(request, operations_pb2.SetServerModeResponse, timeout_s=10)
 
     async with await rangelog.connect(cluster.connect_string) as client:
         for name in ("busy", "idle", "left"):
@@ -323,11 +320,11 @@ async def test_ranges_that_began_with_two_members_get_the_third(
             assert await idle.append(b"first") is not None
         assert [record.value async for record in client.reader("busy")] == [b"%d" % number for number in range(acked)]
         assert len([record async for record in client.reader("left")]) == 20
-    servers = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
+    servers = (await pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=10)).servers
     assert not [each.health_reason for each in servers if each.health_reason], "a server is blamed"
 
     async def all_alive() -> bool:
-        servers = (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=10)).servers
+        servers = (await pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=10)).servers
         return [each.health for each in servers] == [common_pb2.SERVER_HEALTH_ALIVE] * 3
 
     await until(all_alive, "a server is not alive")

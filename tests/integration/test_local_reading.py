@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 async def first_replica(client: rangelog.Client, stream: str) -> str:
     """Name of the range server that readers of the stream's last range try first."""
-    ranges = await client._pd.list_ranges(pd_pb2.ListRangesRequest(name=stream), timeout_s=10)
+    ranges = await client._pd.call(pd_pb2.ListRangesRequest(name=stream), pd_pb2.ListRangesResponse, timeout_s=10)
     return ranges.ranges[-1].replicas[0].server
 
 

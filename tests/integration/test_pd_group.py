@@ -84,49 +84,51 @@ def seal_range(stream_id: int, index: int, epoch: int, end: int, *, create_next:
 async def test_a_leader_killed_in_between_changes_no_answer(group: Group, pd: PdClient, servers: FakeServers) -> None:
     """Each request id gets one answer for ever: from the leader, from the next one after kill -9, and after a restart."""
     stream_id, epoch = await new_stream(pd)
-    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    await pd.call(create_range(stream_id, epoch, 0), pb.CreateRangeResponse, timeout_s=CALL_S, wait_for_placement=True)
     asked = [seal_range(stream_id, 0, epoch, 100)]
-    answers = [await pd.seal_range(asked[0], timeout_s=CALL_S)]
+    answers = [await pd.call(asked[0], pb.SealRangeResponse, timeout_s=CALL_S)]
     for round_number in range(1, 4):
         leader = await group.leader()
         pending = seal_range(stream_id, round_number, epoch, 100 * (round_number + 1))
-        sealing = asyncio.create_task(pd.seal_range(pending, timeout_s=30))
+        sealing = asyncio.create_task(pd.call(pending, pb.SealRangeResponse, timeout_s=30))
         await asyncio.sleep(0)
         group.cluster.kill(leader)
         asked.append(pending)
         answers.append(await sealing)
         for request, answer in zip(asked, answers, strict=True):
-            again = await pd.seal_range(request, timeout_s=CALL_S)
+            again = await pd.call(request, pb.SealRangeResponse, timeout_s=CALL_S)
             assert (again.range.end_offset, again.next_range.index) == (
                 answer.range.end_offset,
                 answer.next_range.index,
             )
         group.cluster.start_member(leader)
-    listed = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+    listed = await pd.call(pb.ListRangesRequest(name="s"), pb.ListRangesResponse, timeout_s=CALL_S)
     assert [(each.index, each.start_offset) for each in listed.ranges] == [(i, 100 * i) for i in range(5)]
 
 
 async def test_everything_is_back_after_all_were_killed(group: Group, pd: PdClient, servers: FakeServers) -> None:
     """kill -9 of all three at once, several times over snapshots: streams, epochs, ranges and answers are there."""
     stream_id, epoch = await new_stream(pd)
-    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    await pd.call(create_range(stream_id, epoch, 0), pb.CreateRangeResponse, timeout_s=CALL_S, wait_for_placement=True)
     asked: list[pb.SealRangeRequest] = []
     for _ in range(3):
         for _ in range(40):
             asked.append(seal_range(stream_id, len(asked), epoch, 10 * (len(asked) + 1)))
-            await pd.seal_range(asked[-1], timeout_s=CALL_S)
-        before = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+            await pd.call(asked[-1], pb.SealRangeResponse, timeout_s=CALL_S)
+        before = await pd.call(pb.ListRangesRequest(name="s"), pb.ListRangesResponse, timeout_s=CALL_S)
         for name in group.names:
             group.cluster.members[name].signal(signal.SIGKILL)
         group.cluster.kill_all()
         group.start()
-        after = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+        after = await pd.call(pb.ListRangesRequest(name="s"), pb.ListRangesResponse, timeout_s=CALL_S)
         assert [(each.index, each.start_offset, each.end_offset) for each in after.ranges] == [
             (each.index, each.start_offset, each.end_offset) for each in before.ranges
         ]
-        repeated = await pd.seal_range(asked[0], timeout_s=CALL_S)
+        repeated = await pd.call(asked[0], pb.SealRangeResponse, timeout_s=CALL_S)
         assert repeated.range.end_offset == 10
-    opened = await pd.open_writer(pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s"), timeout_s=CALL_S)
+    opened = await pd.call(
+        pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s"), pb.OpenWriterResponse, timeout_s=CALL_S
+    )
     assert opened.stream.epoch == epoch + 1
 
 
@@ -135,16 +137,16 @@ async def test_without_a_majority_opens_and_seals_are_unavailable(
 ) -> None:
     """One of three left: a typed error by the call's deadline, nothing decided; with a second back everything goes on."""
     stream_id, epoch = await new_stream(pd)
-    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    await pd.call(create_range(stream_id, epoch, 0), pb.CreateRangeResponse, timeout_s=CALL_S, wait_for_placement=True)
     leader = await group.leader()
     for name in group.names:
         if name != leader:
             group.cluster.kill(name)
     opening = pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s")
     calls: list[Callable[[], Awaitable[Any]]] = [
-        lambda: pd.open_writer(opening, timeout_s=4),
-        lambda: pd.seal_range(seal_range(stream_id, 0, epoch, 10), timeout_s=4),
-        lambda: pd.describe_stream(pb.DescribeStreamRequest(name="s"), timeout_s=4),
+        lambda: pd.call(opening, pb.OpenWriterResponse, timeout_s=4),
+        lambda: pd.call(seal_range(stream_id, 0, epoch, 10), pb.SealRangeResponse, timeout_s=4),
+        lambda: pd.call(pb.DescribeStreamRequest(name="s"), pb.DescribeStreamResponse, timeout_s=4),
     ]
     seen: list[RangelogError] = []
     for call in calls:
@@ -159,9 +161,9 @@ async def test_without_a_majority_opens_and_seals_are_unavailable(
     for name in group.names:
         if name != leader:
             group.cluster.start_member(name, wait=False)
-    opened = await pd.open_writer(opening, timeout_s=30)
+    opened = await pd.call(opening, pb.OpenWriterResponse, timeout_s=30)
     assert opened.stream.epoch == epoch + 1, "done once, whenever it was done"
-    answer = await pd.seal_range(seal_range(stream_id, 0, epoch + 1, 10), timeout_s=30)
+    answer = await pd.call(seal_range(stream_id, 0, epoch + 1, 10), pb.SealRangeResponse, timeout_s=30)
     assert answer.range.end_offset == 10
 
 
@@ -175,7 +177,7 @@ async def test_a_paused_leader_is_replaced_and_answers_nothing_stale(
     others = PdClient([group.address(name) for name in group.names if name != leader])
     try:
         request = pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s")
-        assert (await others.open_writer(request, timeout_s=30)).stream.epoch == epoch + 1
+        assert (await others.call(request, pb.OpenWriterResponse, timeout_s=30)).stream.epoch == epoch + 1
         async with channel(group.address(leader)) as stub:
             reads = [
                 asyncio.ensure_future(stub.DescribeStream(pb.DescribeStreamRequest(name="s"), timeout=10))
@@ -197,11 +199,13 @@ async def test_a_paused_leader_is_replaced_and_answers_nothing_stale(
 async def test_a_range_is_sealed_tiered_and_dropped(group: Group, pd: PdClient, servers: FakeServers) -> None:
     """The whole life of a range by real heartbeats, with the leader killed in the middle of the upload."""
     stream_id, epoch = await new_stream(pd)
-    made = await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    made = await pd.call(
+        create_range(stream_id, epoch, 0), pb.CreateRangeResponse, timeout_s=CALL_S, wait_for_placement=True
+    )
     members = [each.server for each in made.range.replicas]
     for name in members:
         servers.hold(name, stream_id, 0, pb.REPLICA_STATE_OPEN, 10)
-    await pd.seal_range(seal_range(stream_id, 0, epoch, 10), timeout_s=CALL_S)
+    await pd.call(seal_range(stream_id, 0, epoch, 10), pb.SealRangeResponse, timeout_s=CALL_S)
     await until(lambda: set(servers.wanted("seal_replica")) == set(members), "all are told the end")
     for name in members:
         servers.hold(name, stream_id, 0, pb.REPLICA_STATE_SEALED, 10)
@@ -214,7 +218,7 @@ async def test_a_range_is_sealed_tiered_and_dropped(group: Group, pd: PdClient, 
         server=uploader,
         incarnation=servers.incarnations[uploader],
     )
-    prepared = (await pd.prepare_object(prepare, timeout_s=CALL_S)).object
+    prepared = (await pd.call(prepare, pb.PrepareObjectResponse, timeout_s=CALL_S)).object
     group.cluster.kill(await group.leader())
     commit = pb.CommitObjectRequest(
         request_id=uuid.uuid4().hex,
@@ -225,50 +229,82 @@ async def test_a_range_is_sealed_tiered_and_dropped(group: Group, pd: PdClient, 
         digest="sha256:" + "0" * 64,
         epoch=epoch,
     )
-    assert (await pd.commit_object(commit, timeout_s=CALL_S)).object.state == common_pb2.OBJECT_STATE_COMMITTED
-    assert (await pd.commit_object(commit, timeout_s=CALL_S)).object.object_id == prepared.object_id
+    assert (
+        await pd.call(commit, pb.CommitObjectResponse, timeout_s=CALL_S)
+    ).object.state == common_pb2.OBJECT_STATE_COMMITTED
+    assert (await pd.call(commit, pb.CommitObjectResponse, timeout_s=CALL_S)).object.object_id == prepared.object_id
     update = pb.UpdateStreamRequest(
         request_id=uuid.uuid4().hex,
         name="s",
         config=common_pb2.StreamConfig(hot_retention_ms=0),
         fields=["hot_retention_ms"],
     )
-    await pd.update_stream(update, timeout_s=CALL_S)
+    await pd.call(update, pb.UpdateStreamResponse, timeout_s=CALL_S)
     await until(lambda: set(servers.wanted("drop_replica")) == set(members), "all are told to drop it")
     for name in members:
         servers.replicas[name].clear()
     await until(lambda: not servers.wanted("drop_replica"), "nobody is told any more")
-    listed = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+    listed = await pd.call(pb.ListRangesRequest(name="s"), pb.ListRangesResponse, timeout_s=CALL_S)
     assert (listed.ranges[0].hot_dropped, listed.ranges[0].tiered_end_offset) == (True, 10)
 
 
 async def test_bad_requests_get_typed_errors(group: Group, pd: PdClient, servers: FakeServers) -> None:
     """Each wrong request ends in the error that says what is wrong, over the wire, and the driver lives on."""
     stream_id, epoch = await new_stream(pd)
-    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    await pd.call(create_range(stream_id, epoch, 0), pb.CreateRangeResponse, timeout_s=CALL_S, wait_for_placement=True)
     new_id = uuid.uuid4
     cases: list[tuple[type[RangelogError], Awaitable[Any]]] = [
-        (StreamExists, pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex, name="s"), timeout_s=5)),
-        (InvalidArgument, pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex, name="a/b"), timeout_s=5)),
-        (InvalidArgument, pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex), timeout_s=5)),
-        (InvalidArgument, pd.create_stream(pb.CreateStreamRequest(name="no-id"), timeout_s=5)),
-        (StreamNotFound, pd.describe_stream(pb.DescribeStreamRequest(name="nobody"), timeout_s=5)),
-        (StreamNotFound, pd.open_writer(pb.OpenWriterRequest(request_id=new_id().hex, name="nobody"), timeout_s=5)),
-        (RangeNotFound, pd.seal_range(seal_range(stream_id, 9, epoch, 1, create_next=False), timeout_s=5)),
-        (StreamNotFound, pd.seal_range(seal_range(77, 0, epoch, 1), timeout_s=5)),
-        (WriterFenced, pd.seal_range(seal_range(stream_id, 0, epoch + 5, 1), timeout_s=5)),
+        (
+            StreamExists,
+            pd.call(pb.CreateStreamRequest(request_id=new_id().hex, name="s"), pb.CreateStreamResponse, timeout_s=5),
+        ),
+        (
+            InvalidArgument,
+            pd.call(pb.CreateStreamRequest(request_id=new_id().hex, name="a/b"), pb.CreateStreamResponse, timeout_s=5),
+        ),
+        (
+            InvalidArgument,
+            pd.call(pb.CreateStreamRequest(request_id=new_id().hex), pb.CreateStreamResponse, timeout_s=5),
+        ),
+        (InvalidArgument, pd.call(pb.CreateStreamRequest(name="no-id"), pb.CreateStreamResponse, timeout_s=5)),
+        (StreamNotFound, pd.call(pb.DescribeStreamRequest(name="nobody"), pb.DescribeStreamResponse, timeout_s=5)),
+        (
+            StreamNotFound,
+            pd.call(pb.OpenWriterRequest(request_id=new_id().hex, name="nobody"), pb.OpenWriterResponse, timeout_s=5),
+        ),
+        (
+            RangeNotFound,
+            pd.call(seal_range(stream_id, 9, epoch, 1, create_next=False), pb.SealRangeResponse, timeout_s=5),
+        ),
+        (StreamNotFound, pd.call(seal_range(77, 0, epoch, 1), pb.SealRangeResponse, timeout_s=5)),
+        (WriterFenced, pd.call(seal_range(stream_id, 0, epoch + 5, 1), pb.SealRangeResponse, timeout_s=5)),
         (
             OffsetOutOfRange,
-            pd.trim_stream(pb.TrimStreamRequest(request_id=new_id().hex, name="s", trim_offset=5), timeout_s=5),
+            pd.call(
+                pb.TrimStreamRequest(request_id=new_id().hex, name="s", trim_offset=5),
+                pb.TrimStreamResponse,
+                timeout_s=5,
+            ),
         ),
-        (InvalidArgument, pd.update_stream(pb.UpdateStreamRequest(request_id=new_id().hex, name="s"), timeout_s=5)),
         (
             InvalidArgument,
-            pd.open_writer(pb.OpenWriterRequest(request_id=new_id().hex, name="s", writer="w" * 200_000), timeout_s=5),
+            pd.call(pb.UpdateStreamRequest(request_id=new_id().hex, name="s"), pb.UpdateStreamResponse, timeout_s=5),
         ),
         (
             InvalidArgument,
-            pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex, name="x" * (17 << 20)), timeout_s=10),
+            pd.call(
+                pb.OpenWriterRequest(request_id=new_id().hex, name="s", writer="w" * 200_000),
+                pb.OpenWriterResponse,
+                timeout_s=5,
+            ),
+        ),
+        (
+            InvalidArgument,
+            pd.call(
+                pb.CreateStreamRequest(request_id=new_id().hex, name="x" * (17 << 20)),
+                pb.CreateStreamResponse,
+                timeout_s=10,
+            ),
         ),
     ]
     for expected, call in cases:
@@ -276,7 +312,9 @@ async def test_bad_requests_get_typed_errors(group: Group, pd: PdClient, servers
             await call
         assert "\n" not in str(caught.value)
         assert "Traceback" not in str(caught.value)
-    assert (await pd.describe_stream(pb.DescribeStreamRequest(name="s"), timeout_s=5)).stream.epoch == epoch
+    assert (
+        await pd.call(pb.DescribeStreamRequest(name="s"), pb.DescribeStreamResponse, timeout_s=5)
+    ).stream.epoch == epoch
 
 
 async def test_too_few_servers_place_nothing(group: Group, pd: PdClient) -> None:
@@ -292,7 +330,14 @@ async def test_too_few_servers_place_nothing(group: Group, pd: PdClient) -> None
     servers = FakeServers(pd, "rs1", "rs2")
     await servers.start()
     try:
-        assert len((await pd.create_range(request, timeout_s=CALL_S)).range.replicas) == 2
+        assert (
+            len(
+                (
+                    await pd.call(request, pb.CreateRangeResponse, timeout_s=CALL_S, wait_for_placement=True)
+                ).range.replicas
+            )
+            == 2
+        )
     finally:
         await servers.stop()
 

@@ -13,6 +13,7 @@ import pytest
 
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.routes import route_of
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from tests.integration.helpers.pd_group import FakeServers, Group, channel, running_group, wait_for_version
 from tests.integration.helpers.pd_members import Members
@@ -96,16 +97,13 @@ class Member:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def __getattr__(self, name: str) -> Any:
-        async def call(request: Any, timeout_s: float) -> Any:
-            method = "".join(word.capitalize() for word in name.split("_"))
-            async with channel(self._address) as stub:
-                try:
-                    return await getattr(stub, method)(request, timeout=timeout_s)
-                except grpc.RpcError as error:
-                    raise from_rpc_error(error, self._address) from error
-
-        return call
+    async def call(self, request: Any, response: Any, *, timeout_s: float) -> Any:
+        """See PdClient."""
+        async with channel(self._address) as stub:
+            try:
+                return await getattr(stub, route_of(type(request)).name)(request, timeout=timeout_s)
+            except grpc.RpcError as error:
+                raise from_rpc_error(error, self._address) from error
 
 
 async def ask_one_member(noting: NotingPd, dice: random.Random, stopping: asyncio.Event) -> None:

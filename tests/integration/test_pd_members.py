@@ -51,7 +51,7 @@ class Load:
                 name = f"s{number}"
                 request = pb.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name)
                 try:
-                    await pd.create_stream(request, timeout_s=20)
+                    await pd.call(request, pb.CreateStreamResponse, timeout_s=20)
                     self.acked.append(name)
                 except (OutcomeUnknown, StreamExists):
                     self.failed.append(f"{name} is unknown")
@@ -74,7 +74,9 @@ async def _streams(endpoints: list[str]) -> set[str]:
     pd, found, token = PdClient(endpoints), set(), ""
     try:
         while True:
-            page = await pd.list_streams(pb.ListStreamsRequest(page_token=token, page_size=1000), timeout_s=20)
+            page = await pd.call(
+                pb.ListStreamsRequest(page_token=token, page_size=1000), pb.ListStreamsResponse, timeout_s=20
+            )
             found |= {each.name for each in page.streams}
             token = page.next_page_token
             if not token:

@@ -72,7 +72,7 @@ def test_a_damaged_snapshot_stops_the_member_with_one_line(group: Group) -> None
             await new_stream(client)
             for number in range(160):
                 request = pb.OpenWriterRequest(request_id=f"open-{number}", name="s")
-                await client.open_writer(request, timeout_s=CALL_S)
+                await client.call(request, pb.OpenWriterResponse, timeout_s=CALL_S)
         finally:
             await client.close()
 

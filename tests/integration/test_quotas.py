@@ -218,6 +218,6 @@ async def short_calls(client: rangelog.Client, seconds: float) -> int:
     answered, until_s = 0, time.monotonic() + seconds
     while time.monotonic() < until_s:
         with contextlib.suppress(RangelogError):
-            await client.metadata.pd.list_streams(pd_pb2.ListStreamsRequest(), timeout_s=0.2)
+            await client.metadata.pd.call(pd_pb2.ListStreamsRequest(), pd_pb2.ListStreamsResponse, timeout_s=0.2)
             answered += 1
     return answered

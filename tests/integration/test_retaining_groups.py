@@ -7,7 +7,6 @@ import pytest
 from rangelog import Client, Retention, StreamConfig, TopicConfig, connect
 from rangelog._topics.topic_calls import by_name
 from rangelog.errors import RangelogError
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import topic_pb2
 from tests.integration.conftest import ClusterFactory
@@ -62,7 +61,7 @@ async def test_a_topic_keeps_what_a_group_has_not_committed(cluster_factory: Clu
         assert rest == list(range(30 - len(rest), 30)) and rest[0] <= 20
         await deleted(client)
         request = topic_pb2.DescribeTopicRequest(topic=by_name(parse_topic_name(TOPIC)))
-        described = await TopicClient(client.metadata.pd).describe_topic(request, timeout_s=10)
+        described = await client.metadata.pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=10)
         assert not described.consuming_groups
 
 

@@ -134,7 +134,7 @@ async def test_unreachable_object_store(cluster_factory: Callable[..., Cluster])
 
         async def told() -> Seen:
             request = pd_pb2.ListTasksRequest(failing_only=True)
-            tasks = (await client.metadata.pd.list_tasks(request, timeout_s=5)).tasks
+            tasks = (await client.metadata.pd.call(request, pd_pb2.ListTasksResponse, timeout_s=5)).tasks
             return Seen(any("127.0.0.1:9" in task.last_error for task in tasks), tasks)
 
         await until(told, "no task names the store that is away")

@@ -13,7 +13,6 @@ from rangelog_broker.tables.machine import BYTES_MAX, ROW_OVERHEAD_BYTES
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import TABLE_VALUE_BYTES_MAX
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_proto.v1 import broker_pb2
 from tests.integration.conftest import ClusterFactory
 from tests.support.waiting import Seen, until
@@ -73,7 +72,7 @@ async def test_a_full_partition_is_opened_again(cluster_factory: ClusterFactory,
             await put_all(table, dict(list(rows.items())[: count // 2]), at_once)
         await until(trimmed, "the log of the partition is trimmed", 60)
         wanted = broker_pb2.FindOwnersRequest(shards=[broker_pb2.OwnedShard(topic_id=topic_id, shard_id=0)])
-        (owner,) = (await BrokerClient(client.metadata.pd).find_owners(wanted, timeout_s=10)).brokers
+        (owner,) = (await client.metadata.pd.call(wanted, broker_pb2.FindOwnersResponse, timeout_s=10)).brokers
         before = registrations(cluster)
         cluster.kill(owner.name)
 

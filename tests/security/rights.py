@@ -22,7 +22,6 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError, RightMissing
 from rangelog_core.frame import Opcode
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.channels import open_channel
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.net.grpc_errors import from_rpc_error
@@ -354,10 +353,10 @@ async def prepare(cluster: Cluster) -> Places:
         other, topic = [await client.topics.create(name) for name in ("others/t", TOPIC)]
         async with client.producer(TOPIC) as producer:
             await producer.send(b"1")
-        listed = await pd.list_ranges(pd_pb2.ListRangesRequest(name=STREAM), timeout_s=TIMEOUT_S)
+        listed = await pd.call(pd_pb2.ListRangesRequest(name=STREAM), pd_pb2.ListRangesResponse, timeout_s=TIMEOUT_S)
         shards = f"_topic-{topic.topic_id}-shard-0"
-        of_shard = await pd.list_ranges(pd_pb2.ListRangesRequest(name=shards), timeout_s=TIMEOUT_S)
-        told = await BrokerClient(pd).list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=TIMEOUT_S)
+        of_shard = await pd.call(pd_pb2.ListRangesRequest(name=shards), pd_pb2.ListRangesResponse, timeout_s=TIMEOUT_S)
+        told = await pd.call(broker_pb2.ListBrokersRequest(), broker_pb2.ListBrokersResponse, timeout_s=TIMEOUT_S)
     ranges = listed.ranges[-1], of_shard.ranges[-1]
     return Places(cluster, listed.stream, *ranges, topic.topic_id, other.topic_id, told.brokers[0])
 

@@ -18,7 +18,6 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.audit_writer import AuditWriter
 from rangelog_pd.state.versions import LEVEL_AUDIT
 from rangelog_proto.v1 import audit_pb2, pd_pb2
-from rangelog_proto.v1.audit_pb2_grpc import AuditStub
 from tests.simulation.virtual_time import here
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ async def _administrate(clients: Clients) -> None:
             name = f"{PREFIX}{number}"
             try:
                 request = pd_pb2.CreateStreamRequest(request_id=f"{chance.random()}", name=name)
-                await pd.create_stream(request, timeout_s=CALL_S)
+                await pd.call(request, pd_pb2.CreateStreamResponse, timeout_s=CALL_S)
             except RangelogError:
                 continue  # it is judged by what there is at the end
             await asyncio.sleep(chance.uniform(0.05, 0.6))
@@ -98,7 +97,7 @@ async def _enable(clients: Clients, pd: PdClient, chance: Random) -> bool:
         return False
     request = audit_pb2.SetAuditRequest(request_id=f"{chance.random()}", enabled=True)
     try:
-        await pd.call_service(AuditStub, lambda stub: stub.SetAudit, request, CALL_S)
+        await pd.call(request, audit_pb2.SetAuditResponse, timeout_s=CALL_S)
     except RangelogError:
         return False
     clients.cluster.note("the audit log was enabled")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import rangelog
 from rangelog_core.errors import PreconditionFailed, RangelogError, RecordsLost
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.repair_client import RepairClient
 from rangelog_pd.state.losses import has_no_end, is_gone
 from rangelog_pd.state.versions import LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, repair_pb2
@@ -94,14 +93,14 @@ async def _accept_all(clients: Clients, chance: Random) -> dict[int, repair_pb2.
     cluster, accepted = clients.cluster, {}
     deadline = clients.loop.now + SHOWN_WITHIN_S
     pd = PdClient(cluster.pd_addresses)
-    calls = RepairClient(pd)
+    calls = pd
     try:
         while stuck := _stuck(clients):
             if clients.loop.now > deadline:
                 cluster.fail(f"nobody can seal {stuck}, and it is not shown as lost within {SHOWN_WITHIN_S:g} s")
             try:
                 request = repair_pb2.ListRepairsRequest(state="REPAIR_STATE_LOST", page_size=1_000)
-                for each in (await calls.list_repairs(request, timeout_s=CALL_S)).repairs:
+                for each in (await calls.call(request, repair_pb2.ListRepairsResponse, timeout_s=CALL_S)).repairs:
                     accepted[each.range.stream_id] = await _accept(clients, calls, each.range, f"{chance.random()}")
             except RangelogError as error:
                 cluster.note(f"accept_loss: {type(error).__name__}")
@@ -112,17 +111,17 @@ async def _accept_all(clients: Clients, chance: Random) -> dict[int, repair_pb2.
 
 
 async def _accept(
-    clients: Clients, calls: RepairClient, of: common_pb2.Range, request_id: str
+    clients: Clients, calls: PdClient, of: common_pb2.Range, request_id: str
 ) -> repair_pb2.AcceptLossResponse:
     request = repair_pb2.AcceptLossRequest(request_id=request_id, stream_id=of.stream_id, range_index=of.index)
     try:
-        return await calls.accept_loss(request, timeout_s=CALL_S)
+        return await calls.call(request, repair_pb2.AcceptLossResponse, timeout_s=CALL_S)
     except PreconditionFailed as error:
         if "--give-up-quarantined" not in error.message:
             raise
         clients.cluster.note("a quarantined copy of an open range was given up")
         request.request_id, request.give_up_quarantined = f"{request_id} and what is quarantined", True
-        return await calls.accept_loss(request, timeout_s=CALL_S)
+        return await calls.call(request, repair_pb2.AcceptLossResponse, timeout_s=CALL_S)
 
 
 def _stuck(clients: Clients) -> list[tuple[int, int]]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from rangelog import StreamConfigChange
 from rangelog_core.errors import RangelogError
-from rangelog_core.net.operations_client import OperationsClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, operations_pb2
@@ -52,7 +51,7 @@ async def _change_replicas(clients: Clients) -> None:
 async def _operate(clients: Clients) -> None:
     chance = Random(f"operator of seed {clients.cluster.seed}")  # its own: seeds stay what they were
     pd = PdClient(clients.cluster.pd_addresses)
-    calls = OperationsClient(pd)
+    calls = pd
     try:
         while clients.cluster.state.cluster_version < LEVEL_OPERATIONS:
             if clients.stopping:
@@ -72,13 +71,11 @@ async def _operate(clients: Clients) -> None:
         await pd.close()
 
 
-async def _set(
-    clients: Clients, calls: OperationsClient, name: str, mode: common_pb2.ServerMode, chance: Random
-) -> bool:
+async def _set(clients: Clients, calls: PdClient, name: str, mode: common_pb2.ServerMode, chance: Random) -> bool:
     """Set a server's mode; return whether that is certain."""
     request = operations_pb2.SetServerModeRequest(request_id=f"{chance.random()}", server=name, mode=mode)
     with contextlib.suppress(RangelogError):
-        await calls.set_server_mode(request, timeout_s=CALL_S)
+        await calls.call(request, operations_pb2.SetServerModeResponse, timeout_s=CALL_S)
         if mode == common_pb2.SERVER_MODE_DRAINING:
             clients.cluster.note("a server was drained")
         return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rangelog.errors import RangelogError, TopicExists
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 from tests.simulation.virtual_time import here
 from tests.simulation.virtual_transactions import until_merged
@@ -51,7 +51,7 @@ class VirtualPipeline:
     async def supervise(self) -> None:
         """Make the second topic; keep programs running and kill them, until the faults are over."""
         clients, chance = self.clients, self.clients.chance
-        calls = TopicClient((await clients.client()).metadata.pd)
+        calls = (await clients.client()).metadata.pd
         while not await self._create(calls):
             await asyncio.sleep(0.3)
         while not clients.stopping:
@@ -61,13 +61,13 @@ class VirtualPipeline:
                 clients.kill(self.roles[chance.randrange(PROGRAMS)])
                 clients.cluster.note("a program of a pipeline was killed")
 
-    async def _create(self, calls: TopicClient) -> bool:
+    async def _create(self, calls: PdClient) -> bool:
         namespace, name = self.target.split("/")
         request = topic_pb2.CreateTopicRequest(
             request_id=uuid.uuid4().hex, namespace=namespace, name=name, shard_count=2
         )
         try:
-            await calls.create_topic(request, timeout_s=5.0)
+            await calls.call(request, topic_pb2.CreateTopicResponse, timeout_s=5.0)
         except TopicExists:
             return True
         except RangelogError:

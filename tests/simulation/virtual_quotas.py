@@ -22,7 +22,6 @@ from rangelog_core.quotas import BYTES_PER_S_MIN
 from rangelog_core.stream_config import StreamConfig
 from rangelog_pd.state.versions import LEVEL_QUOTAS
 from rangelog_proto.v1 import quotas_pb2 as pb
-from rangelog_proto.v1.quotas_pb2_grpc import QuotasStub
 from tests.simulation.virtual_clients import STREAM, Clients
 from tests.simulation.virtual_cluster import VirtualCluster, virtual_cluster
 
@@ -62,10 +61,10 @@ async def set_quota(pd: PdClient, prefix: str, request_id: str, **rates: int) ->
     with contextlib.suppress(RangelogError):
         if rates:
             request: Any = pb.SetQuotaRequest(request_id=request_id, **who, **rates)  # type: ignore[arg-type]
-            await pd.call_service(QuotasStub, lambda stub: stub.SetQuota, request, CALL_S)
+            await pd.call(request, pb.SetQuotaResponse, timeout_s=CALL_S)
         else:
             request = pb.RemoveQuotaRequest(request_id=request_id, **who)
-            await pd.call_service(QuotasStub, lambda stub: stub.RemoveQuota, request, CALL_S)
+            await pd.call(request, pb.RemoveQuotaResponse, timeout_s=CALL_S)
         return True
     return False
 

@@ -18,7 +18,7 @@ from rangelog import Client
 from rangelog.errors import OffsetTrimmed, RangelogError
 from rangelog_broker.shards.side_log import read_side_log
 from rangelog_core.ids import shard_stream_name
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 from tests.simulation.virtual_retaining import Retaining
 
@@ -72,7 +72,7 @@ class Trims:
         """Truncate and consume, all the while."""
         clients, chance = self.clients, self.clients.chance
         client = await clients.client()
-        calls = TopicClient(client.metadata.pd)
+        calls = client.metadata.pd
         subscribed = not self.retention.consumed
         while not clients.stopping:
             await asyncio.sleep(chance.expovariate(1 / 0.4))
@@ -90,26 +90,26 @@ class Trims:
                 elif self.truncates:
                     await self._truncate(calls, await self._cut(client, calls, chance.random()))
 
-    async def _cut(self, client: Client, calls: TopicClient, part: float) -> dict[int, int]:
+    async def _cut(self, client: Client, calls: PdClient, part: float) -> dict[int, int]:
         """The current shards, each at a part of what is sealed."""
         request = topic_pb2.ListShardsRequest(topic=topic_pb2.TopicReference(topic_id=self.topic_id))
-        found = await calls.list_shards(request, timeout_s=5.0)
+        found = await calls.call(request, topic_pb2.ListShardsResponse, timeout_s=5.0)
         cut: dict[int, int] = {}
         for shard in found.shards:
             stream = await client.metadata.describe_stream(shard_stream_name(self.topic_id, shard.shard_id))
             cut[shard.shard_id] = round(stream.next_offset * part)
         return cut
 
-    async def _truncate(self, calls: TopicClient, cut: dict[int, int]) -> None:
+    async def _truncate(self, calls: PdClient, cut: dict[int, int]) -> None:
         self.truncated.append(cut)
         request = topic_pb2.TruncateTopicRequest(
             request_id=uuid.uuid4().hex, topic=topic_pb2.TopicReference(topic_id=self.topic_id), cut=_positions(cut)
         )
-        answer = await calls.truncate_topic(request, timeout_s=5.0)
+        answer = await calls.call(request, topic_pb2.TruncateTopicResponse, timeout_s=5.0)
         if answer.topic.state == topic_pb2.TOPIC_STATE_TRUNCATING:
             self.clients.cluster.note("a truncation waited for a snapshot")
 
-    async def _report(self, calls: TopicClient, group: str, cut: dict[int, int]) -> None:
+    async def _report(self, calls: PdClient, group: str, cut: dict[int, int]) -> None:
         self.consumed[group].append(cut)
         request = topic_pb2.ReportConsumedRequest(
             request_id=uuid.uuid4().hex,
@@ -117,7 +117,7 @@ class Trims:
             group=group,
             cut=_positions(cut),
         )
-        await calls.report_consumed(request, timeout_s=5.0)
+        await calls.call(request, topic_pb2.ReportConsumedResponse, timeout_s=5.0)
 
     def start(self, topic: str) -> None:
         """Start what trims, and a group that retains where nothing else than consumption excuses a loss."""

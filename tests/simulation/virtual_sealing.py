@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rangelog.errors import RangelogError, TopicStateForbids
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 from tests.simulation.virtual_transactions import KEYS, TIMEOUT_S, Noted, Transactions
 
 if TYPE_CHECKING:
     from rangelog import Client
-    from rangelog_core.net.topic_client import TopicClient
     from tests.simulation.virtual_topics import Topics
 
 PROGRAMS = 4
@@ -36,7 +36,7 @@ class Sealing:
         self._draw = random.Random(f"sealing of a topic {topics.clients.cluster.seed}")
         self._transactions = Transactions(topics.clients, self._name, keeps_all=True)
 
-    async def judge(self, client: Client, calls: TopicClient) -> None:
+    async def judge(self, client: Client, calls: PdClient) -> None:
         """Seal the topic, and compare what is in it with what programs were told."""
         self._topics.ambushes.is_sealing = True
         programs = [asyncio.create_task(self._program(client, f"seal-{number}")) for number in range(PROGRAMS)]

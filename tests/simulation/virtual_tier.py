@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from rangelog.tier.routed_store import RoutedStore
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.tier_client import TierClient
 from rangelog_core.tier_stores import TierStore, parse_tier, store_of_key
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import tier_pb2
@@ -153,7 +152,7 @@ async def _operate(clients: Clients) -> None:
             request = tier_pb2.SetTierRequest(request_id=f"{chance.random()}", url=f"{TIER_URL}-{number}")
             while not clients.stopping:
                 with contextlib.suppress(RangelogError):
-                    await TierClient(pd).set_tier(request, timeout_s=CALL_S)
+                    await pd.call(request, tier_pb2.SetTierResponse, timeout_s=CALL_S)
                     clients.cluster.note(CORNER_CASES[0])
                     break
                 await asyncio.sleep(0.3)

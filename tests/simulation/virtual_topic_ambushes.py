@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rangelog.errors import RangelogError
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
 from tests.simulation.virtual_time import WORLD, Process, here
 
@@ -123,7 +122,7 @@ class TopicAmbushes:
         self.clients.start(role, self._split(shard_id))
 
     async def _split(self, shard_id: int) -> None:
-        calls = TopicClient((await self.clients.client()).metadata.pd)
+        calls = (await self.clients.client()).metadata.pd
         with suppress(RangelogError):
             await self.topics.scale_once(calls, shard_id)
 

@@ -21,7 +21,7 @@ from rangelog.errors import OffsetTrimmed, ProducerFenced, RangelogError, TopicE
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.key_hash import key_position
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, topic_pb2
 from tests.simulation.checking import check_copies, check_objects
 from tests.simulation.virtual_broker import VirtualBroker
@@ -185,22 +185,23 @@ class Topics:
     async def scale(self) -> None:
         """Split and merge shards, all the while; cancel some of it."""
         clients, chance = self.clients, self.clients.chance
-        calls = TopicClient((await clients.client()).metadata.pd)
+        calls = (await clients.client()).metadata.pd
         while not clients.stopping:
             await asyncio.sleep(chance.expovariate(1 / 0.7))
             with contextlib.suppress(RangelogError):
                 await self.scale_once(calls)
 
-    async def scale_once(self, calls: TopicClient, shard_id: int | None = None) -> None:
+    async def scale_once(self, calls: PdClient, shard_id: int | None = None) -> None:
         """Split or merge shards, or cancel that; a given one is split. Raises what is refused."""
         chance, note = self.clients.chance, self.clients.cluster.note
         topic, shards = await self._shards(calls, topic_pb2.SHARD_SELECTION_CURRENT)
         if topic.state == topic_pb2.TOPIC_STATE_SCALING:
             if shard_id is None and chance.random() < 0.2:
-                await calls.cancel_scale(
+                await calls.call(
                     topic_pb2.CancelScaleRequest(
                         request_id=uuid.uuid4().hex, topic_id=self.topic_id, scale_id=topic.scale_id
                     ),
+                    topic_pb2.CancelScaleResponse,
                     timeout_s=5.0,
                 )
                 note("a scale was cancelled")
@@ -215,7 +216,7 @@ class Topics:
         count = chance.choice([1, 2, 2, 3]) if len(shards) < SHARDS_MAX else 1
         edges = sorted({low, high, *(chance.randrange(low + 1, high) for _ in range(count - 1))})
         ranges = [KeyRange(*pair).to_bytes() for pair in pairwise(edges)]
-        await calls.start_scale(
+        await calls.call(
             topic_pb2.StartScaleRequest(
                 request_id=uuid.uuid4().hex,
                 topic=topic_pb2.TopicReference(topic_id=self.topic_id),
@@ -223,17 +224,18 @@ class Topics:
                 parents=[shard.shard_id for shard in chosen],
                 key_ranges=[topic_pb2.KeyRange(low=each[0], high=each[1]) for each in ranges],
             ),
+            topic_pb2.StartScaleResponse,
             timeout_s=5.0,
         )
         note("a scale was started")
 
     async def _shards(
-        self, calls: TopicClient, selection: topic_pb2.ShardSelection
+        self, calls: PdClient, selection: topic_pb2.ShardSelection
     ) -> tuple[topic_pb2.Topic, list[topic_pb2.Shard]]:
         request = topic_pb2.ListShardsRequest(
             topic=topic_pb2.TopicReference(topic_id=self.topic_id), selection=selection
         )
-        found = await calls.list_shards(request, timeout_s=5.0)
+        found = await calls.call(request, topic_pb2.ListShardsResponse, timeout_s=5.0)
         return found.topic, list(found.shards)
 
     # ---- producers
@@ -285,7 +287,7 @@ class Topics:
         clients = self.clients
         await self.ambushes.last_program()
         client = await clients.client()
-        calls = TopicClient(client.metadata.pd)
+        calls = client.metadata.pd
         await self.trims.settle()
         await self.transactions.settle()
         await self.transactions.merged()
@@ -322,12 +324,13 @@ class Topics:
         known = self.clients.cluster.open_shards.items()
         return [shard for shard, process in known if process.alive and shard.closed is None]
 
-    async def _fix(self, calls: TopicClient) -> None:
+    async def _fix(self, calls: PdClient) -> None:
         """End the scaling by load, so that the shards that are judged are the last ones."""
         if self.policy.kind == topic_pb2.SCALING_KIND_EVENTS:
             topic = topic_pb2.TopicReference(topic_id=self.topic_id)
-            await calls.update_topic(
+            await calls.call(
                 topic_pb2.UpdateTopicRequest(request_id=uuid.uuid4().hex, topic=topic, fields=["scaling"]),
+                topic_pb2.UpdateTopicResponse,
                 timeout_s=5.0,
             )
 
@@ -398,7 +401,7 @@ def _holds(shard: topic_pb2.Shard, key: bytes) -> bool:
 async def keep(clients: Clients, name: str) -> None:
     """Make a topic, its brokers and its clients; judge at the end."""
     topics = Topics(clients, name, Trims.draw(clients))
-    calls = TopicClient((await clients.client()).metadata.pd)
+    calls = (await clients.client()).metadata.pd
     made = False
     while not made:
         if clients.stopping:
@@ -459,10 +462,12 @@ def _start_consumers(topics: Topics, driver: TopicDriver) -> None:
         clients.start(f"n-{name}-{number}", reading.supervise())
 
 
-async def _create(calls: TopicClient, topics: Topics) -> bool:
+async def _create(calls: PdClient, topics: Topics) -> bool:
     with contextlib.suppress(RangelogError):
-        await calls.create_namespace(
-            topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=NAMESPACE), timeout_s=5.0
+        await calls.call(
+            topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=NAMESPACE),
+            topic_pb2.CreateNamespaceResponse,
+            timeout_s=5.0,
         )
     config = topic_pb2.TopicConfig(
         stream=common_pb2.StreamConfig(range_size_bytes_max=64 * 1024, range_age_ms_max=topics.trims.range_age_ms),
@@ -470,15 +475,18 @@ async def _create(calls: TopicClient, topics: Topics) -> bool:
         retention=topics.trims.retention,
     )
     try:
-        response = await calls.create_topic(
+        response = await calls.call(
             topic_pb2.CreateTopicRequest(
                 request_id=uuid.uuid4().hex, namespace=NAMESPACE, name=topics.name, shard_count=2, config=config
             ),
+            topic_pb2.CreateTopicResponse,
             timeout_s=5.0,
         )
         topics.topic_id = response.topic.topic_id
     except TopicExists:
         reference = topic_pb2.TopicReference(namespace=NAMESPACE, name=topics.name)
-        found = await calls.describe_topic(topic_pb2.DescribeTopicRequest(topic=reference), timeout_s=5.0)
+        found = await calls.call(
+            topic_pb2.DescribeTopicRequest(topic=reference), topic_pb2.DescribeTopicResponse, timeout_s=5.0
+        )
         topics.topic_id = found.topic.topic_id
     return True

@@ -30,6 +30,7 @@ from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
 from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange, equal_key_ranges
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.routes import route_of
 from rangelog_core.record import Record
 from rangelog_core.versions import DATA_PLANE_VERSIONS
 from rangelog_proto.v1 import broker_pb2, common_pb2, data_pb2, topic_pb2
@@ -409,11 +410,11 @@ class FakeTopicPd(PdClient):
         self.topic = topic
         self.down = False
 
-    async def _call(self, method: Callable[[Any], Any], request: object, timeout_s: float, **_: Any) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
         await asyncio.sleep(0)
         if self._closed or self.down:
             raise Unavailable("no placement driver answers")
-        return method(self.topic)(request)
+        return getattr(self.topic, route_of(type(request)).name)(request)
 
 
 WHOLE = KeyRange(0, KEY_SPACE_END)

@@ -6,7 +6,6 @@ tested with the placement driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from rangelog import Client
@@ -34,10 +33,10 @@ from rangelog_core.key_ranges import (
     overlapping,
 )
 from rangelog_core.name_errors import no_namespace
+from rangelog_core.net.routes import route_of
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
-from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
 
 ACTIVE, SCALING, SEALING, SEALED = (
     pb.TOPIC_STATE_ACTIVE,
@@ -277,14 +276,15 @@ class TopicPdClient(FakePdClient):
         super().__init__(driver, switches)
         self._topics = topics
 
-    async def _call(self, method: Callable[[Any], Any], request: object, timeout_s: float, **options: Any) -> Any:
-        if options.get("stub_type") is not TopicsStub:
-            return await super()._call(method, request, timeout_s, **options)
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
+        route = route_of(type(request))
+        if not route.service.endswith(".Topics"):
+            return await super().call(request, response, timeout_s=timeout_s)
         if self._closed or self._switches.no_placement_driver:
             raise Unavailable("no placement driver answers")
         with self._switches.lock:
-            response = method(self._topics)(request)
-            return type(response).FromString(response.SerializeToString())  # shares nothing with the state
+            answer = getattr(self._topics, route.name)(request)
+            return type(answer).FromString(answer.SerializeToString())  # shares nothing with the state
 
 
 class TopicCluster(FakeCluster):

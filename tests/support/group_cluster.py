@@ -26,6 +26,7 @@ from rangelog_core.net.owner_calls import OwnedKey
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import group_service_pb2, topic_pb2, transaction_pb2, transaction_service_pb2
 from rangelog_server_common.rights.guard import RightsGuard
+from tests.support.pd_calls import CallsByName
 
 _OUTPUTS = {
     each.name: each.output_type.name for each in group_service_pb2.DESCRIPTOR.services_by_name["Groups"].methods
@@ -42,7 +43,7 @@ class FakeTopic:
     shards: list[topic_pb2.Shard] = field(default_factory=list)
 
 
-class Topics:
+class Topics(CallsByName):
     """All topics; `error` is raised by every call while it is set."""
 
     def __init__(self) -> None:
@@ -96,13 +97,13 @@ class Topics:
     async def describe_topic(
         self, request: topic_pb2.DescribeTopicRequest, *, timeout_s: float
     ) -> topic_pb2.DescribeTopicResponse:
-        """As TopicClient."""
+        """As the placement driver."""
         return topic_pb2.DescribeTopicResponse(topic=_message(self._find(request.topic)))
 
     async def list_shards(
         self, request: topic_pb2.ListShardsRequest, *, timeout_s: float
     ) -> topic_pb2.ListShardsResponse:
-        """As TopicClient."""
+        """As the placement driver."""
         await asyncio.sleep(0)
         self.list_count += 1
         topic = self._find(request.topic)
@@ -118,7 +119,7 @@ class Topics:
     async def report_consumed(
         self, request: topic_pb2.ReportConsumedRequest, *, timeout_s: float
     ) -> topic_pb2.ReportConsumedResponse:
-        """As TopicClient; keeps the cuts in `consumed`."""
+        """As the placement driver; keeps the cuts in `consumed`."""
         await asyncio.sleep(0)
         if self.report_errors:
             raise self.report_errors.pop(0)

@@ -12,8 +12,6 @@ from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.shards.shard import OwnedShard
-from rangelog_core.net.broker_client import BrokerClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
 from tests.support.owner_cluster import OwnerCluster
 from tests.support.waiting import until
@@ -27,7 +25,7 @@ class MemoryBroker:
         self.name = name
         self.address = f"{name}:{incarnation}"
         self.client = client = cluster.client()
-        self.topics = TopicClient(client.metadata.pd)
+        self.topics = client.metadata.pd
         self.journals = OwnedJournals(client, self.topics)
         self.owned = OwnedShards(client, self.topics, lambda key: key in self.watch.assigned, self.journals.open_table)
         self.host = Host(self._open_one, self.owned.scaling.settled)
@@ -37,7 +35,7 @@ class MemoryBroker:
         row = broker_pb2.Broker(
             name=name, incarnation=incarnation, address=self.address, control_address=f"{name}:2", zone=name
         )
-        self.registration = Registration(BrokerClient(client.metadata.pd), row, self.owned, self.host.unopenable)
+        self.registration = Registration(client.metadata.pd, row, self.owned, self.host.unopenable)
         self.registration.heard_version = self.journals.heard_version
         self.owned.broker_version = lambda: self.journals.broker_version
         self._watching: asyncio.Task[None] | None = None

@@ -16,9 +16,10 @@ from rangelog_core.net.data_connection import DataConnections
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.testing import batch
 from tests.support.memory_server import MemoryServer
+from tests.support.pd_calls import CallsByName
 
 
-class Cluster:
+class Cluster(CallsByName):
     """One open range of stream 1 on three servers, and what a placement driver would say of it."""
 
     def __init__(self, servers: list[MemoryServer]) -> None:

@@ -7,11 +7,11 @@ import asyncio
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rangelog import Client
 from rangelog.errors import RangelogError, StorageFull, Unavailable
@@ -25,7 +25,7 @@ from rangelog_core.ids import ReplicaId, shard_stream_name
 from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
 from rangelog_core.net.data_connection import DataConnection, DataConnections, PeerKind
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.routes import route_of
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICES, bound
@@ -155,11 +155,15 @@ class OwnerCluster:
     async def create_topic(self, name: str = "t", shards: int = 1) -> int:
         """Create an active topic of equal shards; return its id."""
         client = self.clients[0] if self.clients else self.client()
-        topics = TopicClient(client.metadata.pd)
+        topics = client.metadata.pd
         if name == "t":
-            await topics.create_namespace(topic_pb2.CreateNamespaceRequest(request_id="n", name="ns"), timeout_s=5)
+            await topics.call(
+                topic_pb2.CreateNamespaceRequest(request_id="n", name="ns"),
+                topic_pb2.CreateNamespaceResponse,
+                timeout_s=5,
+            )
         request = topic_pb2.CreateTopicRequest(request_id=f"c-{name}", namespace="ns", name=name, shard_count=shards)
-        topic_id: int = (await topics.create_topic(request, timeout_s=5)).topic.topic_id
+        topic_id: int = (await topics.call(request, topic_pb2.CreateTopicResponse, timeout_s=5)).topic.topic_id
         while (await self.describe(topic_id)).topic.state != topic_pb2.TOPIC_STATE_ACTIVE:
             await self.driver.reconcile()
         return topic_id
@@ -263,27 +267,11 @@ class _Pd(PdClient):
         super().__init__(["fake:1"])
         self._cluster = cluster
 
-    async def _call(
-        self,
-        method: Callable[[Any], Any],
-        request: object,
-        timeout_s: float,
-        *,
-        wait_for_placement: bool = False,
-        stub_type: type[Any] | None = None,
-    ) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
         if self._closed:
             raise Unavailable("the client is closed")
         async with asyncio.timeout(timeout_s):
-            return await self._cluster.call(cast(str, method(_RPC_NAMES)), request)
-
-
-class _Names:
-    def __getattr__(self, name: str) -> str:
-        return name
-
-
-_RPC_NAMES = _Names()
+            return await self._cluster.call(route_of(type(request)).name, request)
 
 
 class _Connections(DataConnections):

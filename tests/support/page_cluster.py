@@ -57,9 +57,11 @@ async def fill(cluster: Cluster) -> None:
 async def until_tiered(cluster: Cluster, ranges: int) -> None:
     """Wait until so many ranges of `flights` are in the tier."""
     async with await rangelog.connect(cluster.connect_string, tls=cluster.client_tls) as client:
-        request = pd_pb2.ListObjectsRequest(name="flights")
+        request = pd_pb2.ListObjectsRequest(knows_encryption=True, name="flights")
 
         async def tiered() -> bool:
-            return len((await client.metadata.pd.list_objects(request, timeout_s=5)).objects) >= ranges
+            return (
+                len((await client.metadata.pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=5)).objects) >= ranges
+            )
 
         await until(tiered, "ranges are not in the tier")

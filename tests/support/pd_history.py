@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -247,9 +247,9 @@ class NotingPd:
             request.name = stream
         noted = {key: value for key, value in arguments.items() if key != "stream_id"}
         call = self._history.ask(self._client, name, stream, self._clock(), request_id, **noted)
-        method: Callable[..., Awaitable[Any]] = getattr(self._pd, name)
+        response = getattr(pb, type(request).__name__.removesuffix("Request") + "Response")
         try:
-            reply = reply_of(await method(request, timeout_s=timeout_s))
+            reply = reply_of(await self._pd.call(request, response, timeout_s=timeout_s))
         except RangelogError as error:
             if error.retriable or error.outcome_unknown:
                 self._history.unknown(call, error.code)

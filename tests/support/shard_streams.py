@@ -14,8 +14,6 @@ from rangelog._topics.topic_calls import TopicCalls, by_name
 from rangelog._topics.values import ShardInfo
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.key_ranges import KeyRange
-from rangelog_core.net.broker_client import BrokerClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import broker_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -42,17 +40,17 @@ async def cover(client: Client, name: str) -> None:
 
     There are no producers, so nothing is missing in such a snapshot.
     """
-    brokers = BrokerClient(client.metadata.pd)
+    brokers = client.metadata.pd
     row = broker_pb2.RegisterBrokerRequest(
         request_id=uuid.uuid4().hex, name="covers", incarnation=uuid.uuid4().int & 0xFFFF | 1, address="127.0.0.1:1"
     )
-    await brokers.register_broker(row, timeout_s=TIMEOUT_S)
+    await brokers.call(row, broker_pb2.RegisterBrokerResponse, timeout_s=TIMEOUT_S)
     beat = broker_pb2.BrokerHeartbeatRequest(name=row.name, incarnation=row.incarnation, complete=True)
 
     async def truncated() -> bool:
         if (await client.topics.describe(name)).state != "truncating":
             return True
-        asked = (await brokers.broker_heartbeat(beat, timeout_s=TIMEOUT_S)).cover
+        asked = (await brokers.call(beat, broker_pb2.BrokerHeartbeatResponse, timeout_s=TIMEOUT_S)).cover
         del beat.covered[:]
         beat.covered.extend(asked)
         return False
@@ -96,7 +94,7 @@ async def commit_scale(client: Client, name: str) -> None:
         scale_id=plan.scale_id,
         ends=ends,
     )
-    await TopicClient(client.metadata.pd).commit_scale(request, timeout_s=TIMEOUT_S)
+    await client.metadata.pd.call(request, pb.CommitScaleResponse, timeout_s=TIMEOUT_S)
 
 
 async def scale(
@@ -122,4 +120,4 @@ async def end_topic(client: Client, name: str) -> None:
         request = pb.EndShardRequest(
             request_id=f"end {topic.topic_id} {shard.shard_id}", topic_id=topic.topic_id, end=end
         )
-        await TopicClient(client.metadata.pd).end_shard(request, timeout_s=TIMEOUT_S)
+        await client.metadata.pd.call(request, pb.EndShardResponse, timeout_s=TIMEOUT_S)

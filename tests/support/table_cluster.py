@@ -24,6 +24,7 @@ from rangelog_broker.tables.machine import TablePartition
 from rangelog_broker.tables.service import SERVICE_NAME, TablesService
 from rangelog_core.net.owner_calls import OwnedKey
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.routes import route_of
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
@@ -31,9 +32,7 @@ from rangelog_pd.handlers.service import bound
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import broker_pb2
-from rangelog_proto.v1.broker_pb2_grpc import BrokersStub
 from rangelog_proto.v1.table_service_pb2_grpc import add_TablesServicer_to_server
-from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
 from rangelog_server_common.grpc_server import GrpcServer
 
 TableJournal = Journal[TablePartition]
@@ -56,22 +55,15 @@ class TopicPd(PdClient):
         self._is_ready = False
         self.brokers: Any = None
 
-    async def _call(  # type: ignore[override]
-        self,
-        method: Callable[[Any], Any],
-        request: Any,
-        timeout_s: float,
-        *,
-        stub_type: type[Any] = TopicsStub,
-        **_: Any,
-    ) -> Any:
-        if stub_type is BrokersStub:
-            return await method(self.brokers)(request)
-        assert stub_type is TopicsStub
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
+        route = route_of(type(request))
+        if route.service.endswith(".Brokers"):
+            return await getattr(self.brokers, route.name)(request)
+        assert route.service.endswith(".Topics")
         if not self._is_ready:
             await self.driver.reconcile()  # raises the cluster version
             self._is_ready = True
-        return await method(self._topics)(type(request).FromString(request.SerializeToString()), None)
+        return await getattr(self._topics, route.name)(type(request).FromString(request.SerializeToString()), None)
 
 
 class TableBroker:

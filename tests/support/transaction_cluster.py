@@ -103,7 +103,7 @@ class PagedTopics(Topics):
     async def list_shards(
         self, request: topic_pb2.ListShardsRequest, *, timeout_s: float
     ) -> topic_pb2.ListShardsResponse:
-        """As TopicClient."""
+        """As the placement driver."""
         asked = topic_pb2.ListShardsRequest()
         asked.CopyFrom(request)
         asked.page_token = str(int(request.page_token) + 1) if request.page_token else ""

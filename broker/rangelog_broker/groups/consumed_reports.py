@@ -16,12 +16,12 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from rangelog_broker.groups.checkpoints import ShardKey
 from rangelog_broker.groups.consumed_cut import consumed_cut
 from rangelog_broker.groups.group import Group
 from rangelog_core.errors import GroupNotFound, NotOwner, PreconditionFailed, RangelogError, TopicNotFound
+from rangelog_core.net.routes import PdCalls
 from rangelog_proto.v1 import group_pb2, topic_pb2
 
 INTERVAL_S = 5.0
@@ -30,21 +30,12 @@ REPORT_TIMEOUT_S = 5.0
 _log = logging.getLogger("rangelog.groups")
 
 
-class ConsumedReporter(Protocol):
-    """The one call on topics that is used here; see TopicClient."""
-
-    async def report_consumed(
-        self, request: topic_pb2.ReportConsumedRequest, *, timeout_s: float
-    ) -> topic_pb2.ReportConsumedResponse:
-        """Note where a group stands."""
-
-
 class ConsumedReports:
     """The reports of one journal's groups. For one event loop; `run` it as a task while something is noted."""
 
     def __init__(
         self,
-        topics: ConsumedReporter,
+        topics: PdCalls,
         groups: Mapping[str, Group],
         propose: Callable[[group_pb2.GroupCommand], Awaitable[None]],
         epoch: int,
@@ -157,7 +148,7 @@ class ConsumedReports:
         )
         for shard_id, offset in sorted((cut or {}).items()):
             request.cut.add(shard_id=shard_id, offset=offset)
-        await self._topics.report_consumed(request, timeout_s=REPORT_TIMEOUT_S)
+        await self._topics.call(request, topic_pb2.ReportConsumedResponse, timeout_s=REPORT_TIMEOUT_S)
 
 
 def _lower(group: Group, wanted: Mapping[ShardKey, int | None]) -> Group:

@@ -16,14 +16,14 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rangelog_broker.groups.checkpoints import ShardKey
-from rangelog_broker.groups.consumed_reports import ConsumedReporter, ConsumedReports
+from rangelog_broker.groups.consumed_reports import ConsumedReports
 from rangelog_broker.groups.deadlines import MemberDeadlines
 from rangelog_broker.groups.group import Group
 from rangelog_broker.groups.machine import GroupCoordinator
-from rangelog_broker.groups.shard_facts import ShardLister, read_facts
+from rangelog_broker.groups.shard_facts import read_facts
 from rangelog_broker.groups.staged_inquiries import Coordinators, Staged, StagedInquiries
 from rangelog_broker.journal.journal import Journal
 from rangelog_core.errors import (
@@ -36,6 +36,7 @@ from rangelog_core.errors import (
     WriterClosed,
     WriterFenced,
 )
+from rangelog_core.net.routes import PdCalls
 from rangelog_proto.v1 import group_pb2, group_service_pb2
 
 LEFT_WAIT_S = 3.0
@@ -49,10 +50,6 @@ TIMER_S_MAX = 60.0
 _log = logging.getLogger("rangelog.groups")
 
 
-class TopicsOfGroups(ShardLister, ConsumedReporter, Protocol):
-    """The calls on topics that are used here; see TopicClient."""
-
-
 class View(NamedTuple):
     """What a member has, and a number that is another one for another view."""
 
@@ -63,7 +60,7 @@ class View(NamedTuple):
 class GroupOwner:
     """The groups of one journal, as long as this broker owns it. For one event loop."""
 
-    def __init__(self, journal: Journal[GroupCoordinator], topics: TopicsOfGroups, calls: Coordinators) -> None:
+    def __init__(self, journal: Journal[GroupCoordinator], topics: PdCalls, calls: Coordinators) -> None:
         self.journal = journal
         self._topics = topics
         self._loop = asyncio.get_running_loop()

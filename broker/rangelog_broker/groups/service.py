@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from rangelog_broker.groups.group import Group, key_of
-from rangelog_broker.groups.group_owner import GroupOwner, TopicsOfGroups, moved
+from rangelog_broker.groups.group_owner import GroupOwner, moved
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.snapshots import checkpoint_state, head_of, shard_state, staged_state
 from rangelog_broker.groups.staged_inquiries import Coordinators
@@ -22,6 +22,7 @@ from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import journal_of
+from rangelog_core.net.routes import PdCalls
 from rangelog_core.rights import ANY
 from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
@@ -46,7 +47,7 @@ class GroupsService(GroupsServicer):
     """All calls on groups. `close` it before the journals."""
 
     def __init__(
-        self, journals: JournalHost, topics: TopicsOfGroups, calls: Coordinators, rights: TopicRights | None = None
+        self, journals: JournalHost, topics: PdCalls, calls: Coordinators, rights: TopicRights | None = None
     ) -> None:
         """`rights`: what clients may do to topics; None: everything."""
         self._rights = rights

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rangelog_core.errors import Unavailable
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
+from rangelog_core.net.routes import PdCalls
 from rangelog_proto.v1 import group_pb2, topic_pb2
 
 _READS_AGAIN = 5
@@ -19,16 +20,7 @@ class TopicFacts(NamedTuple):
     shards: list[group_pb2.GroupShardFacts]
 
 
-class ShardLister(Protocol):
-    """The one call on topics that is used here; see TopicClient."""
-
-    async def list_shards(
-        self, request: topic_pb2.ListShardsRequest, *, timeout_s: float
-    ) -> topic_pb2.ListShardsResponse:
-        """List a topic's shards by page."""
-
-
-async def read_facts(topics: ShardLister, topic_id: int, *, timeout_s: float) -> TopicFacts:
+async def read_facts(topics: PdCalls, topic_id: int, *, timeout_s: float) -> TopicFacts:
     """Return the facts of all shards of a topic. Raises TopicNotFound, Unavailable, RequestTimeout."""
     for _ in range(_READS_AGAIN):
         facts = await _read_once(topics, topic_id, timeout_s)
@@ -37,7 +29,7 @@ async def read_facts(topics: ShardLister, topic_id: int, *, timeout_s: float) ->
     raise Unavailable(f"the shards of topic {topic_id} change faster than they can be listed: try again")
 
 
-async def _read_once(topics: ShardLister, topic_id: int, timeout_s: float) -> TopicFacts | None:
+async def _read_once(topics: PdCalls, topic_id: int, timeout_s: float) -> TopicFacts | None:
     request = topic_pb2.ListShardsRequest(
         topic=topic_pb2.TopicReference(topic_id=topic_id),
         selection=topic_pb2.SHARD_SELECTION_ALL,
@@ -46,7 +38,7 @@ async def _read_once(topics: ShardLister, topic_id: int, timeout_s: float) -> To
     found: list[group_pb2.GroupShardFacts] = []
     version: int | None = None
     while True:
-        response = await topics.list_shards(request, timeout_s=timeout_s)
+        response = await topics.call(request, topic_pb2.ListShardsResponse, timeout_s=timeout_s)
         if version not in (None, response.topic.map_version):
             return None
         version = response.topic.map_version

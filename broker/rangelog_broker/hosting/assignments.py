@@ -70,7 +70,7 @@ class AssignmentWatch:
                 begin_broker="" if session else self._name,
             )
             try:
-                answer = await self._pd.watch(request, timeout_s=CALL_TIMEOUT_S)
+                answer = await self._pd.call(request, pd_pb2.WatchResponse, timeout_s=CALL_TIMEOUT_S)
             except RangelogError as error:
                 _log.debug("assignments are not watched: %s", error)
                 session = acked = 0

@@ -20,7 +20,7 @@ from rangelog_broker.transactions.coordinator import TransactionCoordinator
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.owner_calls import JOURNALS
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 
 CALL_TIMEOUT_S = 15.0
@@ -51,7 +51,7 @@ class Coordinator(NamedTuple):
 class OwnedJournals:
     """For one event loop."""
 
-    def __init__(self, client: Client, topics: TopicClient) -> None:
+    def __init__(self, client: Client, topics: PdClient) -> None:
         self._client = client
         self._topics = topics
         self._coordinators: dict[int, Coordinator] = {}
@@ -93,7 +93,7 @@ class OwnedJournals:
     async def open_coordinator(self, key: OwnedKey) -> Awaitable[None]:
         """Open a coordinator journal; return what waits until it is closed. Raises as Journal.open."""
         request = topic_pb2.EnsureLogRequest(request_id=uuid.uuid4().hex, shard_id=key[1])
-        ensured = await self._topics.ensure_log(request, timeout_s=CALL_TIMEOUT_S)
+        ensured = await self._topics.call(request, topic_pb2.EnsureLogResponse, timeout_s=CALL_TIMEOUT_S)
         journal = await Journal.open(self._client, ensured.stream.name, partial(coordinator_machine, key[1]))
         journal.raise_level(self.broker_version)
         made = Coordinator(

@@ -18,7 +18,7 @@ from rangelog_broker.shards.scaling import Scaling
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.transactional import Verify
 from rangelog_core.batch_extension import Producer
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
@@ -33,7 +33,7 @@ class OwnedShards:
     def __init__(
         self,
         client: Client,
-        topics: TopicClient,
+        topics: PdClient,
         is_assigned: Callable[[OwnedKey], bool],
         open_table: Callable[[OwnedKey], Awaitable[Awaitable[None]]],
     ) -> None:

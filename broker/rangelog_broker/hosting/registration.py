@@ -11,7 +11,7 @@ from typing import Protocol
 from rangelog.errors import RangelogError
 from rangelog_broker.hosting.assignments import OwnedKey
 from rangelog_broker.hosting.load_report import LoadReport
-from rangelog_core.net.broker_client import BrokerClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import broker_pb2
 
@@ -44,7 +44,7 @@ class Registration:
 
     def __init__(
         self,
-        brokers: BrokerClient,
+        brokers: PdClient,
         row: broker_pb2.Broker,
         reported: Reported,
         unopenable: Callable[[], Sequence[OwnedKey]] = tuple,
@@ -81,7 +81,7 @@ class Registration:
             version=row.version,
             feature_level=FEATURE_LEVEL,
         )
-        response = await self._brokers.register_broker(request, timeout_s=CALL_TIMEOUT_S)
+        response = await self._brokers.call(request, broker_pb2.RegisterBrokerResponse, timeout_s=CALL_TIMEOUT_S)
         if response.heartbeat_interval_ms:
             self._interval_s = response.heartbeat_interval_ms / 1000
         if response.rate_minute_ms:
@@ -124,7 +124,9 @@ class Registration:
             self._report.forget()
             self.heartbeats += 1
             try:
-                response = await self._brokers.broker_heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)
+                response = await self._brokers.call(
+                    request, broker_pb2.BrokerHeartbeatResponse, timeout_s=HEARTBEAT_TIMEOUT_S
+                )
                 self.answered_s = asyncio.get_running_loop().time()
                 self.heard_rights(response.rights_version)
                 self.heard_tokens(response.tokens_version)
@@ -146,14 +148,16 @@ class Registration:
         """Have everything assigned to others. The port of this broker is closed already, which is what they look at."""
         request = broker_pb2.ReportBrokerLostRequest(name=self._row.name, incarnation=self._row.incarnation)
         try:
-            await self._brokers.report_broker_lost(request, timeout_s=CALL_TIMEOUT_S)
+            await self._brokers.call(request, broker_pb2.ReportBrokerLostResponse, timeout_s=CALL_TIMEOUT_S)
         except RangelogError as error:
             _log.info("others learn of the end by themselves: %s", error)
 
     async def others_are_alive(self) -> bool:
         """Return whether another broker counts as alive; also where no placement driver answers."""
         try:
-            found = await self._brokers.list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=CALL_TIMEOUT_S)
+            found = await self._brokers.call(
+                broker_pb2.ListBrokersRequest(), broker_pb2.ListBrokersResponse, timeout_s=CALL_TIMEOUT_S
+            )
         except RangelogError as error:
             _log.info("other brokers are not known: %s", error)
             return True

@@ -22,7 +22,7 @@ from rangelog_broker.shards.state import ShardState
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
 from rangelog_core.net.combined_calls import CombinedCalls
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 
 STATES_MAX = 256
@@ -47,7 +47,7 @@ StagedNames = list[tuple[TransactionKey, str]]
 class FinishedShards:
     """The final states of ended shards, for one event loop."""
 
-    def __init__(self, client: Client, topics: TopicClient, rows: ShardRows) -> None:
+    def __init__(self, client: Client, topics: PdClient, rows: ShardRows) -> None:
         self._client = client
         self._topics = topics
         self._rows = rows
@@ -224,7 +224,7 @@ def _keys(row: topic_pb2.Shard) -> KeyRange:
 class PlacementRows(ShardRows):
     """Asks the placement driver; for neighbours that are asked for together in one call."""
 
-    def __init__(self, topics: TopicClient) -> None:
+    def __init__(self, topics: PdClient) -> None:
         self._topics = topics
         self._rows = CombinedCalls(self._ask, items_max=ROWS_PER_CALL, calls_max=ROW_CALLS_MAX)
 
@@ -252,7 +252,7 @@ class PlacementRows(ShardRows):
         )
         keys = [(topic_id, each) for each in range(first, last + 1)]
         try:
-            found = await self._topics.list_shards(request, timeout_s=CALL_TIMEOUT_S)
+            found = await self._topics.call(request, topic_pb2.ListShardsResponse, timeout_s=CALL_TIMEOUT_S)
         except RangelogError as error:
             return dict.fromkeys(keys, error)
         answers: dict[ShardKey, TopicAndShard | RangelogError] = {

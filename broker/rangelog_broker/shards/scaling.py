@@ -25,7 +25,7 @@ from rangelog_broker.shards.finished import FinishedShards, PlacementRows, Stage
 from rangelog_broker.shards.shard import OwnedShard, settle
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_core.ids import shard_stream_name
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, topic_pb2
 
 CALL_TIMEOUT_S = 10.0
@@ -63,7 +63,7 @@ class Owned(Protocol):
 class Scaling:
     """The scales and sealings of all topics of this broker. For one event loop; `close` it."""
 
-    def __init__(self, client: Client, topics: TopicClient, finished: FinishedShards, owned: Owned) -> None:
+    def __init__(self, client: Client, topics: PdClient, finished: FinishedShards, owned: Owned) -> None:
         self._client = client
         self._topics = topics
         self._finished = finished
@@ -151,7 +151,7 @@ class Scaling:
     async def _step(self, topic_id: int) -> bool:
         """Return whether this broker has nothing more to do."""
         request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
-        described = await self._topics.describe_topic(request, timeout_s=CALL_TIMEOUT_S)
+        described = await self._topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=CALL_TIMEOUT_S)
         if described.topic.state == topic_pb2.TOPIC_STATE_SEALING:
             return await self._seal(topic_id)
         if not described.HasField("scale"):
@@ -189,7 +189,7 @@ class Scaling:
             request_id=uuid.uuid4().hex, topic_id=topic_id, scale_id=plan.scale_id, ends=[ends[key[1]] for key in keys]
         )
         try:
-            await self._topics.commit_scale(request, timeout_s=CALL_TIMEOUT_S)
+            await self._topics.call(request, topic_pb2.CommitScaleResponse, timeout_s=CALL_TIMEOUT_S)
         except TopicStateForbids:
             return False  # it was committed or cancelled meanwhile: look again
         except (WriterFenced, PreconditionFailed) as error:
@@ -221,7 +221,7 @@ class Scaling:
                     self._reopen(shard.key)  # its last owner but one has staged it
                     is_done = False
                     continue
-                await self._topics.end_shard(request, timeout_s=CALL_TIMEOUT_S)
+                await self._topics.call(request, topic_pb2.EndShardResponse, timeout_s=CALL_TIMEOUT_S)
             except RangelogError:
                 self._reopen(shard.key)
                 raise

@@ -44,7 +44,7 @@ from rangelog_core.batch import BatchHeader, peek_header, with_extension
 from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged, is_dated
 from rangelog_core.ids import shard_stream_name, side_log_name
 from rangelog_core.limits import MIB
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 
 OPEN_TIMEOUT_S = 30.0
@@ -83,7 +83,7 @@ class Load:
 class OwnedShard:
     """A shard under the epoch of this owner. Make it with `open`; for one event loop."""
 
-    def __init__(self, client: Client, topics: TopicClient, row: topic_pb2.Shard) -> None:
+    def __init__(self, client: Client, topics: PdClient, row: topic_pb2.Shard) -> None:
         self.key = (row.topic_id, row.shard_id)
         self.row = row
         self.load = Load()
@@ -113,7 +113,7 @@ class OwnedShard:
     async def open(
         cls,
         client: Client,
-        topics: TopicClient,
+        topics: PdClient,
         finished: FinishedShards,
         row: topic_pb2.Shard,
         *,

@@ -20,7 +20,7 @@ from rangelog_broker.shards.staging import Staging
 from rangelog_broker.shards.state import ShardState
 from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name, side_log_name
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 
 CALL_TIMEOUT_S = 15.0
@@ -30,7 +30,7 @@ _log = logging.getLogger("rangelog.broker")
 class SideLog:
     """The side log of one shard, for its owner. Use `open` once; `close` it."""
 
-    def __init__(self, client: Client, topics: TopicClient, topic_id: int, shard_id: int) -> None:
+    def __init__(self, client: Client, topics: PdClient, topic_id: int, shard_id: int) -> None:
         self.name = side_log_name(topic_id, shard_id)
         self.snapshot: SideSnapshot | None = None
         self.staging = Staging()
@@ -140,7 +140,7 @@ class SideLog:
     async def _create(self, epoch: int) -> Writer:
         topic_id, shard_id = self._key
         request = topic_pb2.EnsureLogRequest(request_id=uuid.uuid4().hex, topic_id=topic_id, shard_id=shard_id)
-        await self._topics.ensure_log(request, timeout_s=CALL_TIMEOUT_S)
+        await self._topics.call(request, topic_pb2.EnsureLogResponse, timeout_s=CALL_TIMEOUT_S)
         writer = await self._open_writer()
         try:
             shard = await self._client.metadata.describe_stream(shard_stream_name(topic_id, shard_id))

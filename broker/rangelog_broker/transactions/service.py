@@ -22,7 +22,7 @@ from rangelog_broker.transactions.shard_rows import KnownRows
 from rangelog_broker.transactions.transaction_owner import TransactionOwner
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.rights import Verb
 from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
@@ -49,7 +49,7 @@ class TransactionsService(TransactionsServicer):
         self,
         journals: TransactionJournals,
         calls: OwnerCalls,
-        topics: TopicClient,
+        topics: PdClient,
         shards: MergingShards | None = None,
         rights: TopicRights | None = None,
     ) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rangelog_broker.groups.shard_facts import ShardLister
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
@@ -18,6 +17,7 @@ from rangelog_broker.watermarks.watermark_owner import WatermarkOwner
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import KIB, TOPIC_SHARDS_MAX
 from rangelog_core.net.owner_calls import journal_of_topic
+from rangelog_core.net.routes import PdCalls
 from rangelog_proto.v1 import watermark_service_pb2 as pb
 from rangelog_proto.v1.watermark_service_pb2_grpc import WatermarksServicer
 
@@ -40,7 +40,7 @@ class WatermarksService(WatermarksServicer):
     def __init__(
         self,
         journals: WatermarkJournals,
-        topics: ShardLister,
+        topics: PdCalls,
         find_end: FindEnd,
         *,
         interval_s: float = 10.0,

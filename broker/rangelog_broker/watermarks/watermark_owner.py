@@ -17,12 +17,13 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from rangelog_broker.groups.group_owner import moved
-from rangelog_broker.groups.shard_facts import ShardLister, read_facts
+from rangelog_broker.groups.shard_facts import read_facts
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_broker.watermarks.shard_ends import FindEnd, ShardEnds
 from rangelog_broker.watermarks.topic_times import KeptWatermark, TopicTimes
 from rangelog_core.errors import RangelogError, StreamNotFound, TopicNotFound, Unavailable, WriterClosed, WriterFenced
+from rangelog_core.net.routes import PdCalls
 from rangelog_proto.v1 import watermark_pb2 as pb
 
 FACTS_TIMEOUT_S = 4.0
@@ -43,7 +44,7 @@ class WatermarkOwner:
     def __init__(
         self,
         journal: Journal[WatermarkCoordinator],
-        topics: ShardLister,
+        topics: PdCalls,
         find_end: FindEnd,
         *,
         interval_s: float,

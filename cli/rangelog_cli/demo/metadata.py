@@ -32,7 +32,7 @@ class StreamMetadata:
         found: list[common_pb2.Range] = []
         while True:
             request = pd_pb2.ListRangesRequest(name=self._stream, from_index=len(found), page_size=_PAGE_SIZE)
-            page = await self._pd.list_ranges(request, timeout_s=_CALL_TIMEOUT_S)
+            page = await self._pd.call(request, pd_pb2.ListRangesResponse, timeout_s=_CALL_TIMEOUT_S)
             found.extend(page.ranges)
             if not goes_on(page.more, page.ranges):
                 return found
@@ -42,8 +42,10 @@ class StreamMetadata:
         found: list[common_pb2.Object] = []
         while True:
             start = found[-1].end_offset if found else 0
-            request = pd_pb2.ListObjectsRequest(name=self._stream, from_offset=start, page_size=_PAGE_SIZE)
-            page = await self._pd.list_objects(request, timeout_s=_CALL_TIMEOUT_S)
+            request = pd_pb2.ListObjectsRequest(
+                knows_encryption=True, name=self._stream, from_offset=start, page_size=_PAGE_SIZE
+            )
+            page = await self._pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=_CALL_TIMEOUT_S)
             found.extend(page.objects)
             if not goes_on(page.more, page.objects):
                 return found
@@ -74,10 +76,12 @@ class StreamMetadata:
         request = pd_pb2.UpdateStreamRequest(
             request_id=request_id, name=self._stream, config=config, fields=["hot_retention_ms"]
         )
-        await self._pd.update_stream(request, timeout_s=_CALL_TIMEOUT_S)
+        await self._pd.call(request, pd_pb2.UpdateStreamResponse, timeout_s=_CALL_TIMEOUT_S)
 
     async def _describe(self) -> pd_pb2.DescribeClusterResponse:
-        return await self._pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=_CALL_TIMEOUT_S)
+        return await self._pd.call(
+            pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=_CALL_TIMEOUT_S
+        )
 
 
 async def wait_for(condition: Callable[[], Awaitable[bool]], timeout_s: float, otherwise: str) -> None:

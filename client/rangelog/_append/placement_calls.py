@@ -170,7 +170,7 @@ class PlacementCalls:
         attempt = 0
         while True:
             try:
-                return await self._metadata.pd.seal_ranges(request, timeout_s=SEAL_TRY_TIMEOUT_S)
+                return await self._metadata.pd.call(request, pd_pb2.SealRangesResponse, timeout_s=SEAL_TRY_TIMEOUT_S)
             except RangelogError as error:
                 if not error.retriable:
                     raise
@@ -182,7 +182,9 @@ class PlacementCalls:
         if len(asked) > 1:
             request = pd_pb2.OpenWritersRequest(request_id=new_request_id(), writers=[each for each, _ in asked])
             try:
-                response = await self._metadata.pd.open_writers(request, timeout_s=min(left for _, left in asked))
+                response = await self._metadata.pd.call(
+                    request, pd_pb2.OpenWritersResponse, timeout_s=min(left for _, left in asked)
+                )
             except UnsupportedVersion:
                 pass
             else:
@@ -193,7 +195,7 @@ class PlacementCalls:
         self, request: pd_pb2.OpenWriterRequest, timeout_s: float
     ) -> pd_pb2.OpenWriterResponse | RangelogError:
         try:
-            return await self._metadata.pd.open_writer(request, timeout_s=timeout_s)
+            return await self._metadata.pd.call(request, pd_pb2.OpenWriterResponse, timeout_s=timeout_s)
         except RangelogError as error:
             return error
 

@@ -52,7 +52,7 @@ async def claim_as_expected(
     request = pd_pb2.OpenWriterRequest(
         request_id=new_request_id(), name=stream, writer=_own_name(), stream_id=stream_id, expected_epoch=epoch
     )
-    return await metadata.pd.open_writer(request, timeout_s=timeout_s)
+    return await metadata.pd.call(request, pd_pb2.OpenWriterResponse, timeout_s=timeout_s)
 
 
 async def settle(

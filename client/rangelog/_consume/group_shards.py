@@ -21,6 +21,7 @@ from rangelog_core.errors import InvalidArgument, ShardNotFound, TopicNotFound, 
 from rangelog_core.ids import check_name, shard_stream_name
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
 from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.routes import PdCalls
 from rangelog_core.topic_kinds import check_kind
 from rangelog_proto.v1 import topic_pb2
 
@@ -45,20 +46,6 @@ GroupStart = str | datetime | CutLike
 """"earliest", "latest", a time, or a cut."""
 
 
-class TopicQueries(Protocol):
-    """The calls of TopicClient that are used here."""
-
-    async def describe_topic(
-        self, request: topic_pb2.DescribeTopicRequest, *, timeout_s: float
-    ) -> topic_pb2.DescribeTopicResponse:
-        """Describe a topic."""
-
-    async def list_shards(
-        self, request: topic_pb2.ListShardsRequest, *, timeout_s: float
-    ) -> topic_pb2.ListShardsResponse:
-        """List a topic's shards by page."""
-
-
 def topic_reference(name: str) -> topic_pb2.TopicReference:
     """Return the reference of a topic by its name: "namespace/name", or a bare name. Raises InvalidArgument."""
     if not isinstance(name, str):
@@ -73,7 +60,7 @@ class GroupShards:
     """Topics and their shards, as groups need them."""
 
     def __init__(
-        self, topics: TopicQueries, metadata: Metadata, connections: DataConnections, make_reader: Callable[..., Reader]
+        self, topics: PdCalls, metadata: Metadata, connections: DataConnections, make_reader: Callable[..., Reader]
     ) -> None:
         """`make_reader`: returns a reader of a stream by name, which may be an internal one."""
         self._topics = topics
@@ -88,7 +75,7 @@ class GroupShards:
         found = {}
         for name in names:
             request = topic_pb2.DescribeTopicRequest(topic=topic_reference(name))
-            topic = (await self._topics.describe_topic(request, timeout_s=CALL_TIMEOUT_S)).topic
+            topic = (await self._topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=CALL_TIMEOUT_S)).topic
             check_kind(topic, topic_pb2.TOPIC_KIND_RECORDS)
             found[topic.topic_id] = self._names[topic.topic_id] = f"{topic.namespace}/{topic.name}"
         return found
@@ -100,7 +87,7 @@ class GroupShards:
         """
         request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
         try:
-            topic = (await self._topics.describe_topic(request, timeout_s=CALL_TIMEOUT_S)).topic
+            topic = (await self._topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=CALL_TIMEOUT_S)).topic
         except TopicNotFound:
             if topic_id not in self._names:
                 raise
@@ -113,7 +100,7 @@ class GroupShards:
         for topic_id in topic_ids:
             request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
             with suppress(TopicNotFound):
-                await self._topics.describe_topic(request, timeout_s=CALL_TIMEOUT_S)
+                await self._topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=CALL_TIMEOUT_S)
                 return True
         return False
 
@@ -128,7 +115,7 @@ class GroupShards:
             found: list[topic_pb2.Shard] = []
             versions = set()
             while True:
-                response = await self._topics.list_shards(request, timeout_s=CALL_TIMEOUT_S)
+                response = await self._topics.call(request, topic_pb2.ListShardsResponse, timeout_s=CALL_TIMEOUT_S)
                 versions.add(response.topic.map_version)
                 found += response.shards
                 if not response.next_page_token:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from rangelog_core.errors import NotOwner, RangelogError, Unavailable
 from rangelog_core.ids import ReplicaId
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import broker_pb2 as pb
 
 CALL_TIMEOUT_S = 3.0
@@ -38,7 +38,7 @@ class BrokerAddress(NamedTuple):
 class OwnerLookup:
     """See the module. All methods are for the client's event loop."""
 
-    def __init__(self, brokers: BrokerClient, connections: DataConnections) -> None:
+    def __init__(self, brokers: PdClient, connections: DataConnections) -> None:
         self._brokers = brokers
         self._connections = connections
         self._asked: list[_Asked] = []
@@ -90,7 +90,7 @@ class OwnerLookup:
             connection = self._connections.existing(broker)
             if connection is not None:
                 return connection
-        listed = await self._brokers.list_brokers(pb.ListBrokersRequest(), timeout_s=CALL_TIMEOUT_S)
+        listed = await self._brokers.call(pb.ListBrokersRequest(), pb.ListBrokersResponse, timeout_s=CALL_TIMEOUT_S)
         alive = [each for each in listed.brokers if not each.lost]
         if not alive:
             raise NotOwner("no broker is running")
@@ -108,7 +108,9 @@ class OwnerLookup:
     async def _find_many(self, asked: Sequence[_Asked]) -> None:
         shards = [pb.OwnedShard(topic_id=topic_id, shard_id=shard_id) for (topic_id, shard_id), _ in asked]
         try:
-            found = await self._brokers.find_owners(pb.FindOwnersRequest(shards=shards), timeout_s=CALL_TIMEOUT_S)
+            found = await self._brokers.call(
+                pb.FindOwnersRequest(shards=shards), pb.FindOwnersResponse, timeout_s=CALL_TIMEOUT_S
+            )
         except RangelogError as error:
             for _, future in asked:
                 if not future.done():
@@ -137,6 +139,6 @@ class OwnerLookup:
     async def _report(self, broker: ReplicaId) -> None:
         request = pb.ReportBrokerLostRequest(name=broker.server, incarnation=broker.incarnation)
         with suppress(RangelogError):
-            response = await self._brokers.report_broker_lost(request, timeout_s=CALL_TIMEOUT_S)
+            response = await self._brokers.call(request, pb.ReportBrokerLostResponse, timeout_s=CALL_TIMEOUT_S)
             if response.lost:
                 self._known.pop(broker, None)

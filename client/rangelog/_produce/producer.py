@@ -43,7 +43,7 @@ from rangelog_core.key_hash import key_position
 from rangelog_core.limits import BATCH_RECORDS_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.name_errors import sealed_topic
 from rangelog_core.net.budgets import AppendBudget
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.record import AppendRecord, BytesLike, meant_as_ms
 from rangelog_core.topic_kinds import check_kind
 from rangelog_proto.v1 import common_pb2, topic_pb2
@@ -69,7 +69,7 @@ class TopicProducer:
 
     def __init__(
         self,
-        topics: TopicClient,
+        topics: PdClient,
         owners: OwnerLookup,
         budget: AppendBudget,
         topic: str,

@@ -15,7 +15,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import key_range_from_bytes
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
 from rangelog_core.name_errors import deleted_topic
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2 as pb
 
 CALL_TIMEOUT_S = 5.0
@@ -34,7 +34,7 @@ def topic_reference(name: str) -> pb.TopicReference:
 class TopicMap:
     """The shard map of one topic."""
 
-    def __init__(self, topics: TopicClient, reference: pb.TopicReference) -> None:
+    def __init__(self, topics: PdClient, reference: pb.TopicReference) -> None:
         self._topics = topics
         self._reference = reference
         self.name = f"{reference.namespace}/{reference.name}"
@@ -90,7 +90,7 @@ class TopicMap:
             )
             version = None
             while True:
-                response = await self._topics.list_shards(request, timeout_s=timeout_s)
+                response = await self._topics.call(request, pb.ListShardsResponse, timeout_s=timeout_s)
                 if not response.topic.topic_id:
                     raise ProtocolViolation("a listing of shards names no topic")
                 if version is None:

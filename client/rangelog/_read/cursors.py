@@ -17,7 +17,6 @@ from rangelog_core.errors import InvalidArgument, RangelogError, error_from_code
 from rangelog_core.ids import check_name
 from rangelog_core.limits import CURSOR_METADATA_BYTES_MAX, OFFSET_MAX
 from rangelog_core.net.combined_calls import CombinedCalls
-from rangelog_core.net.cursor_client import CursorClient
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_proto.v1 import cursor_pb2 as pb
 
@@ -56,7 +55,7 @@ class CursorCalls:
     """The calls of one client on cursors, by the ids of streams."""
 
     def __init__(self, metadata: Metadata) -> None:
-        self._client = CursorClient(metadata.pd)
+        self._client = metadata.pd
         self._sets = CombinedCalls(self._set, items_max=SETS_PER_CALL, calls_max=CALLS_MAX)
 
     def close(self) -> None:
@@ -66,7 +65,7 @@ class CursorCalls:
     async def get(self, stream_id: int, name: str) -> Cursor | None:
         """Return a cursor, or None. Raises StreamNotFound, Unavailable."""
         request = pb.GetCursorRequest(stream_id=stream_id, name=name)
-        found = await self._client.get_cursor(request, timeout_s=CALL_TIMEOUT_S)
+        found = await self._client.call(request, pb.GetCursorResponse, timeout_s=CALL_TIMEOUT_S)
         return _cursor(found.cursor) if found.HasField("cursor") else None
 
     async def set(
@@ -82,7 +81,7 @@ class CursorCalls:
         """Yield the cursors of a stream by name."""
         request = pb.ListCursorsRequest(stream_id=stream_id)
         while True:
-            page = await self._client.list_cursors(request, timeout_s=CALL_TIMEOUT_S)
+            page = await self._client.call(request, pb.ListCursorsResponse, timeout_s=CALL_TIMEOUT_S)
             for each in page.cursors:
                 yield _cursor(each)
             request.page_token = page.next_page_token
@@ -94,7 +93,7 @@ class CursorCalls:
         request = pb.DeleteCursorRequest(
             request_id=new_request_id(), stream_id=stream_id, name=name, expected_version=expected_version
         )
-        return (await self._client.delete_cursor(request, timeout_s=CALL_TIMEOUT_S)).HasField("cursor")
+        return (await self._client.call(request, pb.DeleteCursorResponse, timeout_s=CALL_TIMEOUT_S)).HasField("cursor")
 
     async def _set(self, wanted: Sequence[pb.CursorSet]) -> Sequence[Cursor | RangelogError]:
         """Send sets in one call, or in several where a cursor comes more than once: in the order in which they were asked."""
@@ -110,7 +109,7 @@ class CursorCalls:
             request = pb.SetCursorsRequest(
                 request_id=new_request_id(), sets=[wanted[number] for number in now.values()]
             )
-            response = await self._client.set_cursors(request, timeout_s=CALL_TIMEOUT_S)
+            response = await self._client.call(request, pb.SetCursorsResponse, timeout_s=CALL_TIMEOUT_S)
             answers.update(zip(now.values(), map(_answer, response.results), strict=True))
             left = later
         return [answers[number] for number in range(len(wanted))]

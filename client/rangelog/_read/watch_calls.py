@@ -90,7 +90,7 @@ class WatchCalls(ABC):
         """Call; None when something was added meanwhile, which cannot wait for the reply."""
         assert self._hurry is not None
         self._hurry.clear()
-        asking = asyncio.ensure_future(self._metadata.pd.watch(request, timeout_s=CALL_TIMEOUT_S))
+        asking = asyncio.ensure_future(self._metadata.pd.call(request, pd_pb2.WatchResponse, timeout_s=CALL_TIMEOUT_S))
         hurrying = asyncio.ensure_future(self._hurry.wait())
         try:
             await asyncio.wait((asking, hurrying), return_when=asyncio.FIRST_COMPLETED)

@@ -15,7 +15,7 @@ from rangelog._table.partition_calls import CallsOfOwners, PartitionCalls
 from rangelog._table.sender import CommandSender
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.key_ranges import key_range_from_bytes
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.table_keys import table_position
 from rangelog_proto.v1 import topic_pb2
 
@@ -59,25 +59,25 @@ class Partitions:
             await each.close()
 
 
-async def listed_shards(topics: TopicClient, table_id: int) -> list[topic_pb2.Shard]:
+async def listed_shards(topics: PdClient, table_id: int) -> list[topic_pb2.Shard]:
     """Return the shards of a table, which never change. Raises TopicNotFound, Unavailable."""
     found: list[topic_pb2.Shard] = []
     request = topic_pb2.ListShardsRequest(topic=topic_pb2.TopicReference(topic_id=table_id))
     while True:
-        page = await topics.list_shards(request, timeout_s=CALL_TIMEOUT_S)
+        page = await topics.call(request, topic_pb2.ListShardsResponse, timeout_s=CALL_TIMEOUT_S)
         found += page.shards
         request.page_token = page.next_page_token
         if not request.page_token:
             return found
 
 
-async def check_exists(topics: TopicClient, table_id: int, error: RangelogError) -> None:
+async def check_exists(topics: PdClient, table_id: int, error: RangelogError) -> None:
     """Raise TopicNotFound if nobody answers for a table because it is deleted: with the outcome that `error` has."""
     if not isinstance(error, Unavailable):
         return
     request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=table_id))
     try:
-        await topics.describe_topic(request, timeout_s=2.0)
+        await topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=2.0)
     except RangelogError as gone:
         if not isinstance(gone, Unavailable):
             raise gone.with_outcome(unknown=error.outcome_unknown) from error

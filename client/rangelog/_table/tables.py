@@ -16,7 +16,6 @@ from rangelog_core.errors import InvalidArgument, NamespaceExists, NamespaceNotF
 from rangelog_core.limits import COMMAND_SHARDS_MAX
 from rangelog_core.name_errors import no_table
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.stream_config import StreamConfig, config_message
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import DEFAULT_NAMESPACE, TopicName, parse_topic_name
@@ -43,7 +42,7 @@ class Tables:
     """
 
     def __init__(self, pd: PdClient, owners: CallsOfOwners) -> None:
-        self._topics = TopicClient(pd)
+        self._topics = pd
         self._owners = owners
         self._partitions: dict[int, Partitions] = {}
 
@@ -86,15 +85,15 @@ class Tables:
             shard_count=partitions,
         )
         try:
-            created = await self._topics.create_topic(request, timeout_s=timeout_s)
+            created = await self._topics.call(request, pb.CreateTopicResponse, timeout_s=timeout_s)
         except NamespaceNotFound:
             if where.namespace != DEFAULT_NAMESPACE:
                 raise
             make = pb.CreateNamespaceRequest(request_id=new_request_id(), name=DEFAULT_NAMESPACE)
             with suppress(NamespaceExists):
-                await self._topics.create_namespace(make, timeout_s=timeout_s)
+                await self._topics.call(make, pb.CreateNamespaceResponse, timeout_s=timeout_s)
             request.request_id = new_request_id()
-            created = await self._topics.create_topic(request, timeout_s=timeout_s)
+            created = await self._topics.call(request, pb.CreateTopicResponse, timeout_s=timeout_s)
         return _info(created.topic)
 
     async def describe(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> TableInfo:
@@ -112,7 +111,7 @@ class Tables:
         last = str(parse_topic_name(after)) if after else ""
         request = pb.ListTopicsRequest(namespace=namespace, prefix=prefix, page_token=last)
         while True:
-            page = await self._topics.list_topics(request, timeout_s=CALL_TIMEOUT_S)
+            page = await self._topics.call(request, pb.ListTopicsResponse, timeout_s=CALL_TIMEOUT_S)
             for topic in page.topics:
                 if topic.config.kind == pb.TOPIC_KIND_TABLE:
                     yield _info(topic)
@@ -132,7 +131,7 @@ class Tables:
         request = pb.DeleteTopicRequest(
             request_id=new_request_id(), topic=pb.TopicReference(topic_id=topic.topic_id), force=True
         )
-        await self._topics.delete_topic(request, timeout_s=timeout_s)
+        await self._topics.call(request, pb.DeleteTopicResponse, timeout_s=timeout_s)
 
     def table(self, name: str) -> Table:
         """Return a table; see `Client.table`."""
@@ -149,7 +148,9 @@ class Tables:
     async def _described(self, name: TopicName, timeout_s: float) -> pb.Topic:
         reference = pb.TopicReference(namespace=name.namespace, name=name.name)
         try:
-            response = await self._topics.describe_topic(pb.DescribeTopicRequest(topic=reference), timeout_s=timeout_s)
+            response = await self._topics.call(
+                pb.DescribeTopicRequest(topic=reference), pb.DescribeTopicResponse, timeout_s=timeout_s
+            )
         except TopicNotFound:
             raise no_table(str(name)) from None
         return check_kind(response.topic, pb.TOPIC_KIND_TABLE)

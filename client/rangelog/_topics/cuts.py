@@ -120,4 +120,6 @@ class CutFinder:
 
     async def _trim(self, shard: ShardInfo) -> int:
         request = pd_pb2.ListRangesRequest(stream_id=shard.stream_id, last_only=True)
-        return (await self._metadata.pd.list_ranges(request, timeout_s=CALL_TIMEOUT_S)).stream.trim_offset
+        return (
+            await self._metadata.pd.call(request, pd_pb2.ListRangesResponse, timeout_s=CALL_TIMEOUT_S)
+        ).stream.trim_offset

@@ -14,7 +14,6 @@ from rangelog._topics.values import ShardInfo
 from rangelog_core.errors import Unavailable
 from rangelog_core.key_ranges import KeyRange
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import TopicName
 from rangelog_proto.v1 import topic_pb2 as pb
 
@@ -45,25 +44,25 @@ class TopicCalls:
     """
 
     def __init__(self, pd: PdClient) -> None:
-        self._client = TopicClient(pd)
+        self._client = pd
 
     # ---- namespaces
 
     async def create_namespace(self, name: str, timeout_s: float) -> None:
         """Create a namespace."""
         request = pb.CreateNamespaceRequest(request_id=new_request_id(), name=name)
-        await self._client.create_namespace(request, timeout_s=timeout_s)
+        await self._client.call(request, pb.CreateNamespaceResponse, timeout_s=timeout_s)
 
     async def delete_namespace(self, name: str, timeout_s: float) -> None:
         """Delete an empty namespace."""
         request = pb.DeleteNamespaceRequest(request_id=new_request_id(), name=name)
-        await self._client.delete_namespace(request, timeout_s=timeout_s)
+        await self._client.call(request, pb.DeleteNamespaceResponse, timeout_s=timeout_s)
 
     async def namespaces(self, prefix: str, after: str) -> AsyncIterator[str]:
         """Yield the names of the namespaces that come after a name, in order."""
         request = pb.ListNamespacesRequest(prefix=prefix, page_token=after)
         while True:
-            page = await self._client.list_namespaces(request, timeout_s=CALL_TIMEOUT_S)
+            page = await self._client.call(request, pb.ListNamespacesResponse, timeout_s=CALL_TIMEOUT_S)
             for each in page.namespaces:
                 yield each.name
             request.page_token = page.next_page_token
@@ -90,20 +89,22 @@ class TopicCalls:
             shard_count=shards if isinstance(shards, int) else 0,
             key_ranges=() if isinstance(shards, int) else [key_range_message(each) for each in shards],
         )
-        return (await self._client.create_topic(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.CreateTopicResponse, timeout_s=timeout_s)).topic
 
     async def describe(
         self, topic: pb.TopicReference, timeout_s: float = CALL_TIMEOUT_S
     ) -> tuple[pb.Topic, pb.ScalePlan | None]:
         """Return a topic, and its plan while it is scaled."""
-        response = await self._client.describe_topic(pb.DescribeTopicRequest(topic=topic), timeout_s=timeout_s)
+        response = await self._client.call(
+            pb.DescribeTopicRequest(topic=topic), pb.DescribeTopicResponse, timeout_s=timeout_s
+        )
         return response.topic, response.scale if response.HasField("scale") else None
 
     async def topics(self, namespace: str, prefix: str, tags: Mapping[str, str], after: str) -> AsyncIterator[pb.Topic]:
         """Yield the topics that come after a full name, by namespace and name."""
         request = pb.ListTopicsRequest(namespace=namespace, prefix=prefix, tags=tags, page_token=after)
         while True:
-            page = await self._client.list_topics(request, timeout_s=CALL_TIMEOUT_S)
+            page = await self._client.call(request, pb.ListTopicsResponse, timeout_s=CALL_TIMEOUT_S)
             for each in page.topics:
                 yield each
             request.page_token = page.next_page_token
@@ -113,7 +114,7 @@ class TopicCalls:
     async def update(self, request: pb.UpdateTopicRequest, timeout_s: float) -> pb.Topic:
         """Change configuration and tags."""
         request.request_id = new_request_id()
-        return (await self._client.update_topic(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.UpdateTopicResponse, timeout_s=timeout_s)).topic
 
     async def truncate(self, topic_id: int, offsets: Mapping[int, int], timeout_s: float) -> pb.Topic:
         """Trim a topic up to a cut."""
@@ -122,12 +123,12 @@ class TopicCalls:
             topic=by_id(topic_id),
             cut=[pb.ShardPosition(shard_id=each, offset=offset) for each, offset in offsets.items()],
         )
-        return (await self._client.truncate_topic(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.TruncateTopicResponse, timeout_s=timeout_s)).topic
 
     async def seal(self, topic: pb.TopicReference, expected_version: int, timeout_s: float) -> pb.Topic:
         """Start to seal a topic."""
         request = pb.SealTopicRequest(request_id=new_request_id(), topic=topic, expected_version=expected_version)
-        return (await self._client.seal_topic(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.SealTopicResponse, timeout_s=timeout_s)).topic
 
     async def delete(
         self, topic: pb.TopicReference, *, force: bool, expected_version: int, timeout_s: float
@@ -136,7 +137,7 @@ class TopicCalls:
         request = pb.DeleteTopicRequest(
             request_id=new_request_id(), topic=topic, force=force, expected_version=expected_version
         )
-        return (await self._client.delete_topic(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.DeleteTopicResponse, timeout_s=timeout_s)).topic
 
     # ---- shards
 
@@ -149,7 +150,7 @@ class TopicCalls:
             request = pb.ListShardsRequest(topic=topic, selection=selection, since_map_version=since_map_version)
             first: pb.Topic | None = None
             while True:
-                page = await self._client.list_shards(request, timeout_s=CALL_TIMEOUT_S)
+                page = await self._client.call(request, pb.ListShardsResponse, timeout_s=CALL_TIMEOUT_S)
                 first = first or page.topic
                 if page.topic.map_version != first.map_version or page.topic.topic_id != first.topic_id:
                     break
@@ -174,9 +175,9 @@ class TopicCalls:
             parents=parents,
             key_ranges=[key_range_message(each) for each in key_ranges],
         )
-        return (await self._client.start_scale(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.StartScaleResponse, timeout_s=timeout_s)).topic
 
     async def cancel_scale(self, topic_id: int, scale_id: int, timeout_s: float) -> pb.Topic:
         """Drop the plan of a scale."""
         request = pb.CancelScaleRequest(request_id=new_request_id(), topic_id=topic_id, scale_id=scale_id)
-        return (await self._client.cancel_scale(request, timeout_s=timeout_s)).topic
+        return (await self._client.call(request, pb.CancelScaleResponse, timeout_s=timeout_s)).topic

@@ -10,7 +10,7 @@ import asyncio
 import importlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from rangelog._client import Client
 from rangelog._loop_thread import LoopThread
@@ -22,6 +22,7 @@ from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import CONNECT_TIMEOUT_S, DataConnection, PeerKind
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.routes import route_of
 from rangelog_proto.v1 import pd_pb2
 
 SERVERS = ("rs1", "rs2", "rs3")
@@ -162,15 +163,8 @@ class HostedPdClient(PdClient):
         self._hosted = hosted
         self._switches = switches
 
-    async def _call(
-        self,
-        method: Callable[[Any], Any],
-        request: object,
-        timeout_s: float,
-        *,
-        wait_for_placement: bool = False,
-        stub_type: type[Any] | None = None,
-    ) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
+        """See PdClient."""
         self.home.check()
         await asyncio.sleep(0)
         if self._closed:
@@ -179,17 +173,9 @@ class HostedPdClient(PdClient):
             raise Unavailable("no placement driver answers: the test switched it off")
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._hosted.call(cast(str, method(_RPC_NAMES)), request)
+                return await self._hosted.call(route_of(type(request)).name, request)
         except TimeoutError as error:
             raise RequestTimeout(f"the placement driver did not answer within {timeout_s:g} s") from error
-
-
-class _Names:
-    def __getattr__(self, name: str) -> str:
-        return name
-
-
-_RPC_NAMES = _Names()
 
 
 class HostedOwnerCalls(OwnerCalls):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rangelog.testing.placement_driver import FakePlacementDriver
@@ -18,8 +18,8 @@ from rangelog_core.frame import Frame
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections, PeerKind
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.routes import route_of
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
-from rangelog_proto.v1.cursor_pb2_grpc import CursorsStub
 
 
 class Switches:
@@ -38,18 +38,12 @@ class FakePdClient(PdClient):
         self._driver = driver
         self._switches = switches
 
-    async def _call(
-        self,
-        method: Callable[[Any], Any],
-        request: object,
-        timeout_s: float,
-        *,
-        wait_for_placement: bool = False,
-        stub_type: type[Any] | None = None,
-    ) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
+        """See PdClient."""
         self.home.check()
         await asyncio.sleep(0)
-        if stub_type not in (None, CursorsStub):
+        service, name = route_of(type(request))
+        if service not in ("rangelog.v1.PlacementDriver", "rangelog.v1.Cursors"):
             raise UnsupportedVersion(
                 "this FakeCluster has streams only: make it with FakeCluster(brokers=1) for topics and tables"
             )
@@ -58,7 +52,7 @@ class FakePdClient(PdClient):
         if self._switches.no_placement_driver:
             raise Unavailable("no placement driver answers: the test switched it off")
         with self._switches.lock:
-            return method(self._driver.cursors if stub_type is CursorsStub else self._driver)(request)
+            return getattr(self._driver.cursors if service.endswith("Cursors") else self._driver, name)(request)
 
 
 class FakeConnection(DataConnection):

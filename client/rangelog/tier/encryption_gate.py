@@ -13,7 +13,9 @@ async def check_cluster_encrypts(pd: PdClient, *, timeout_s: float) -> None:
 
     An earlier placement driver would drop what it is told of keys, so this is asked before an object is prepared.
     """
-    version = (await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)).cluster_version
+    version = (
+        await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)
+    ).cluster_version
     if version < LEVEL_ENCRYPTION:
         raise Unavailable(
             f"objects are encrypted from cluster version {LEVEL_ENCRYPTION} on, and this cluster is at {version}: nothing is "

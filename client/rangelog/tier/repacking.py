@@ -62,7 +62,9 @@ class Repack:
 
 async def check_cluster(pd: PdClient) -> None:
     """Raise Unavailable unless all placement drivers know of repacks."""
-    version = (await pd.describe_cluster(pb.DescribeClusterRequest(), timeout_s=PD_TIMEOUT_S)).cluster_version
+    version = (
+        await pd.call(pb.DescribeClusterRequest(), pb.DescribeClusterResponse, timeout_s=PD_TIMEOUT_S)
+    ).cluster_version
     if version < CLUSTER_VERSION_MIN:
         raise Unavailable(
             f"objects are repacked from cluster version {CLUSTER_VERSION_MIN} on, and this cluster is at {version}: upgrade "
@@ -143,7 +145,7 @@ class Repacker:
             encryption_key_id=written.encryption_key_id,
         )
         with self._committing(work.stream_id):
-            return (await self._pd.commit_repack(request, timeout_s=PD_TIMEOUT_S)).object
+            return (await self._pd.call(request, pb.CommitRepackResponse, timeout_s=PD_TIMEOUT_S)).object
 
     def _committing(self, stream_id: int) -> AbstractContextManager[None]:
         """Return what is entered around a commit."""
@@ -160,7 +162,7 @@ class Repacker:
             drops_trimmed=bool(self._incarnation),
             encrypted=self._cipher is not None,
         )
-        return (await self._pd.prepare_repack(request, timeout_s=PD_TIMEOUT_S)).object
+        return (await self._pd.call(request, pb.PrepareRepackResponse, timeout_s=PD_TIMEOUT_S)).object
 
     async def _extend(self, work: Repack, prepared: common_pb2.Object) -> None:
         """Ask for a later deadline. Raises PreconditionFailed: the object was given up meanwhile."""

@@ -65,7 +65,10 @@ class CommittedObjects:
         self._pd = pd
         self._timeout_s = timeout_s
         self._request = pd_pb2.ListObjectsRequest(
-            stream_id=stream_id, page_size=OBJECT_PAGE_SIZE_MAX, state=common_pb2.OBJECT_STATE_COMMITTED
+            knows_encryption=True,
+            stream_id=stream_id,
+            page_size=OBJECT_PAGE_SIZE_MAX,
+            state=common_pb2.OBJECT_STATE_COMMITTED,
         )
         self._page: deque[common_pb2.Object] = deque()
         self._more = True
@@ -75,7 +78,7 @@ class CommittedObjects:
         """Return the next object, or None at the end."""
         while not self._page and self._more:
             try:
-                answer = await self._pd.list_objects(self._request, timeout_s=self._timeout_s)
+                answer = await self._pd.call(self._request, pd_pb2.ListObjectsResponse, timeout_s=self._timeout_s)
             except StreamNotFound:
                 self.known = self._more = False
                 break
@@ -117,7 +120,7 @@ class KnownStreams:
         for prefix in ("", INTERNAL_NAME_START):
             request = pd_pb2.ListStreamsRequest(prefix=prefix)
             while True:
-                page = await pd.list_streams(request, timeout_s=timeout_s)
+                page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=timeout_s)
                 for stream in page.streams:
                     if stream.stream_id not in self:
                         yield stream.stream_id

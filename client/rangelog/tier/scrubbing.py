@@ -22,7 +22,6 @@ from rangelog.tier.scrub_sources import CommittedObjects, KnownStreams, StoreLis
 from rangelog.tier.storing import stored_digest
 from rangelog_core.errors import ObjectNotFound, PreconditionFailed, RangelogError
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.tier_client import TierClient
 from rangelog_core.object_keys import STREAMS, object_of_key, stream_prefix
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import tier_pb2 as pb
@@ -78,7 +77,7 @@ class TierScrub:
         compare its digest. `repair`: remove orphans, have lost objects uploaded again.
         """
         self._pd = pd
-        self._tier = TierClient(pd)
+        self._tier = pd
         self._store = store
         self._tier_url = tier_url
         self._timeout_s = timeout_s
@@ -233,7 +232,7 @@ class TierScrub:
             return _with_done(found, "is uploaded again")
         request = pb.ReuploadObjectRequest(request_id=uuid.uuid4().hex, object_id=found.object_id)
         try:
-            answer = await self._tier.reupload_object(request, timeout_s=self._timeout_s)
+            answer = await self._tier.call(request, pb.ReuploadObjectResponse, timeout_s=self._timeout_s)
         except RangelogError as error:
             return _with_done(found, f"not repaired: {error.message}")
         self._given_up = dict.fromkeys(each.object_id for each in answer.objects)
@@ -251,7 +250,7 @@ class TierScrub:
 
     async def _find(self, object_ids: Iterable[int]) -> pb.FindObjectsResponse:
         request = pb.FindObjectsRequest(object_ids=object_ids)
-        answer = await self._tier.find_objects(request, timeout_s=self._timeout_s)
+        answer = await self._tier.call(request, pb.FindObjectsResponse, timeout_s=self._timeout_s)
         if answer.tier_url and answer.tier_url != self._tier_url:  # empty: of an earlier program
             raise PreconditionFailed("the tier got another URL while this was running: run it again")
         return answer

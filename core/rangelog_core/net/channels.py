@@ -7,17 +7,22 @@ files of the certificates have changed, the next call goes over a new channel; t
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from rangelog_core.errors import ClientClosed
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
 from rangelog_core.net.principals import Role, server_dns_name
+from rangelog_core.net.routes import route_of
 from rangelog_core.net.tls import TlsConfig, certificates_of
 
 OLD_CHANNEL_GRACE_S = 60.0
+
+_Response = TypeVar("_Response", bound=Message)
 
 
 class Channels:
@@ -31,6 +36,7 @@ class Channels:
         self._load_count = self._certificates.load_count if self._certificates is not None else 0
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[tuple[str, type[Any]], Any] = {}  # making one costs about as much as its call
+        self._calls: dict[tuple[str, type[Message]], Any] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -43,6 +49,7 @@ class Channels:
         self._closed = True
         channels, self._channels = self._channels, {}
         self._stubs.clear()
+        self._calls.clear()
         for task in self._closing:
             task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -57,6 +64,19 @@ class Channels:
         if stub is None:
             stub = self._stubs[address, stub_type] = stub_type(self.channel(address))
         return stub
+
+    def call(self, address: str, request: Message, response: type[_Response]) -> Callable[..., Awaitable[_Response]]:
+        """Return what makes the call that takes this request, at an address. Raises ClientClosed once closed."""
+        if self._certificates is not None:
+            self._take_new_files()
+        made: Callable[..., Awaitable[_Response]] | None = self._calls.get((address, type(request)))
+        if made is None:
+            made = self._calls[address, type(request)] = self.channel(address).unary_unary(
+                route_of(type(request)).path,
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response.FromString,
+            )
+        return made
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to an address. Raises ClientClosed once closed."""
@@ -75,6 +95,7 @@ class Channels:
         self._load_count = self._certificates.load_count
         channels, self._channels = self._channels, {}
         self._stubs.clear()
+        self._calls.clear()
         for channel in channels.values():
             task = asyncio.get_running_loop().create_task(channel.close(OLD_CHANNEL_GRACE_S))
             self._closing.add(task)

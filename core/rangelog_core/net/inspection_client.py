@@ -16,7 +16,6 @@ from rangelog_core.net.addresses import split_address
 from rangelog_core.net.channels import open_channel
 from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.grpc_errors import from_rpc_error
-from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token, metadata_for
@@ -29,29 +28,6 @@ from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 
 _T = TypeVar("_T")
-
-
-class InspectionClient:
-    """The calls of the placement driver's service for inspection. Close the PdClient, not this."""
-
-    def __init__(self, pd: PdClient) -> None:
-        self._pd = pd
-
-    async def inspect_ranges(self, request: pb.InspectRangesRequest, *, timeout_s: float) -> pb.InspectRangesResponse:
-        """Describe a page of a stream's ranges and their copies."""
-        return await self._pd.call_service(InspectionStub, lambda stub: stub.InspectRanges, request, timeout_s)
-
-    async def locate_offset(self, request: pb.LocateOffsetRequest, *, timeout_s: float) -> pb.LocateOffsetResponse:
-        """Find the range and the object of an offset."""
-        return await self._pd.call_service(InspectionStub, lambda stub: stub.LocateOffset, request, timeout_s)
-
-    async def find_tasks(self, request: pb.FindTasksRequest, *, timeout_s: float) -> pb.FindTasksResponse:
-        """Find tasks, those among them that ended a while ago."""
-        return await self._pd.call_service(InspectionStub, lambda stub: stub.FindTasks, request, timeout_s)
-
-    async def cancel_task(self, request: pb.CancelTaskRequest, *, timeout_s: float) -> pb.CancelTaskResponse:
-        """Cancel a task."""
-        return await self._pd.call_service(InspectionStub, lambda stub: stub.CancelTask, request, timeout_s)
 
 
 class PeerClient:

@@ -14,7 +14,6 @@ from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_core.manifest import ManifestObject, ManifestShard, StreamManifest
 from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import TopicName
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 
@@ -62,7 +61,7 @@ def manifest_name(found: StreamManifest) -> str:
 
 async def _describe(pd: PdClient, timeout_s: float, *, name: str = "", stream_id: int = 0) -> common_pb2.Stream:
     request = pd_pb2.ListRangesRequest(name=name, stream_id=stream_id, last_only=True, page_size=1)
-    response = await pd.list_ranges(request, timeout_s=timeout_s)
+    response = await pd.call(request, pd_pb2.ListRangesResponse, timeout_s=timeout_s)
     if not response.HasField("stream"):
         raise Unavailable("the placement driver lists the ranges without their stream: upgrade it")
     return response.stream
@@ -71,6 +70,7 @@ async def _describe(pd: PdClient, timeout_s: float, *, name: str = "", stream_id
 async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) -> list[ManifestObject]:
     """Return the committed objects that end beyond the trim offset, by start offset."""
     request = pd_pb2.ListObjectsRequest(
+        knows_encryption=True,
         stream_id=stream.stream_id,
         from_offset=stream.trim_offset,
         page_size=OBJECT_PAGE_SIZE_MAX,
@@ -78,7 +78,7 @@ async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) 
     )
     found: list[ManifestObject] = []
     while True:
-        page = await pd.list_objects(request, timeout_s=timeout_s)
+        page = await pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=timeout_s)
         found += map(_object, page.objects)  # page by page: a server's event loop is not held up by many
         if not goes_on(page.more, page.objects):
             return found
@@ -91,7 +91,7 @@ async def _shard(pd: PdClient, timeout_s: float, stream_name: str) -> ManifestSh
         return None
     topic_id, shard_id = ids
     request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
-    topic = (await TopicClient(pd).describe_topic(request, timeout_s=timeout_s)).topic
+    topic = (await pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=timeout_s)).topic
     return ManifestShard(str(TopicName(topic.namespace, topic.name)), topic_id, shard_id)
 
 

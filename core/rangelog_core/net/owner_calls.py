@@ -28,7 +28,6 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.key_hash import key_position
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.channels import Channels
 from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
@@ -85,7 +84,7 @@ class OwnerCalls:
     """The connections to brokers' services. One per client is enough; `close` it."""
 
     def __init__(self, pd: PdClient, *, token: Token | None = None, tls: TlsConfig | None = None) -> None:
-        self._brokers = BrokerClient(pd)
+        self._brokers = pd
         self._token = token
         self._owners: dict[OwnedKey, pb.Broker] = {}
         self._channels = Channels(tls, Role.BROKER)
@@ -172,7 +171,7 @@ class OwnerCalls:
         if known is not None:
             return known
         request = pb.FindOwnersRequest(shards=[pb.OwnedShard(topic_id=key[0], shard_id=key[1])])
-        found = await self._brokers.find_owners(request, timeout_s=min(left_s, _FIND_TIMEOUT_S))
+        found = await self._brokers.call(request, pb.FindOwnersResponse, timeout_s=min(left_s, _FIND_TIMEOUT_S))
         if found.ended:
             raise ShardEnded(f"shard {key[1]} of topic {key[0]} has ended: its successors follow")
         if found.missing:
@@ -192,7 +191,7 @@ class OwnerCalls:
         with suppress(RangelogError):
             left_s = min(_FIND_TIMEOUT_S, deadline - time.monotonic())
             if left_s > 0:
-                await self._brokers.report_broker_lost(request, timeout_s=left_s)
+                await self._brokers.call(request, pb.ReportBrokerLostResponse, timeout_s=left_s)
 
     def _stub(self, address: str, stub_type: type[Any]) -> Any:
         return self._channels.stub(address, stub_type)

@@ -12,10 +12,11 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from rangelog_core.errors import (
     ClientClosed,
@@ -38,9 +39,6 @@ from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token, check_token, metadata_for
 from rangelog_core.tracing import with_context
 from rangelog_proto.v1 import members_pb2
-from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_proto.v1.members_pb2_grpc import MembersStub
-from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 
 TRY_TIMEOUT_S = 3.0
 """The limit of one try at one member: an isolated leader must not use up the whole deadline."""
@@ -54,9 +52,7 @@ ENDPOINTS_MAX = 32
 _BACKOFF_S = 0.05
 _BACKOFF_S_MAX = 0.5
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
-_Method = Callable[..., Awaitable[_Response]]
+_Response = TypeVar("_Response", bound=Message)
 
 
 class PdClient:
@@ -104,126 +100,25 @@ class PdClient:
             await asyncio.gather(self._learning, return_exceptions=True)
         await self._channels.close()
 
-    async def create_stream(self, request: pb.CreateStreamRequest, *, timeout_s: float) -> pb.CreateStreamResponse:
-        """Create a stream."""
-        return await self._call(lambda stub: stub.CreateStream, request, timeout_s)
-
-    async def describe_stream(
-        self, request: pb.DescribeStreamRequest, *, timeout_s: float
-    ) -> pb.DescribeStreamResponse:
-        """Describe a stream."""
-        return await self._call(lambda stub: stub.DescribeStream, request, timeout_s)
-
-    async def list_streams(self, request: pb.ListStreamsRequest, *, timeout_s: float) -> pb.ListStreamsResponse:
-        """List streams by page."""
-        return await self._call(lambda stub: stub.ListStreams, request, timeout_s)
-
-    async def update_stream(self, request: pb.UpdateStreamRequest, *, timeout_s: float) -> pb.UpdateStreamResponse:
-        """Change a stream's configuration."""
-        return await self._call(lambda stub: stub.UpdateStream, request, timeout_s)
-
-    async def delete_stream(self, request: pb.DeleteStreamRequest, *, timeout_s: float) -> pb.DeleteStreamResponse:
-        """Delete a stream."""
-        return await self._call(lambda stub: stub.DeleteStream, request, timeout_s)
-
-    async def trim_stream(self, request: pb.TrimStreamRequest, *, timeout_s: float) -> pb.TrimStreamResponse:
-        """Trim a stream."""
-        return await self._call(lambda stub: stub.TrimStream, request, timeout_s)
-
-    async def open_writer(self, request: pb.OpenWriterRequest, *, timeout_s: float) -> pb.OpenWriterResponse:
-        """Become a stream's writer."""
-        return await self._call(lambda stub: stub.OpenWriter, request, timeout_s)
-
-    async def create_range(self, request: pb.CreateRangeRequest, *, timeout_s: float) -> pb.CreateRangeResponse:
-        """Create a range. NoPlacement is retried: servers may be coming up."""
-        return await self._call(lambda stub: stub.CreateRange, request, timeout_s, wait_for_placement=True)
-
-    async def seal_range(self, request: pb.SealRangeRequest, *, timeout_s: float) -> pb.SealRangeResponse:
-        """Seal a range."""
-        return await self._call(lambda stub: stub.SealRange, request, timeout_s)
-
-    async def seal_ranges(self, request: pb.SealRangesRequest, *, timeout_s: float) -> pb.SealRangesResponse:
-        """Seal many ranges; each result has its own error."""
-        return await self._call(lambda stub: stub.SealRanges, request, timeout_s)
-
-    async def open_writers(self, request: pb.OpenWritersRequest, *, timeout_s: float) -> pb.OpenWritersResponse:
-        """Open many writers; each result has its own error."""
-        return await self._call(lambda stub: stub.OpenWriters, request, timeout_s)
-
-    async def watch(self, request: pb.WatchRequest, *, timeout_s: float) -> pb.WatchResponse:
-        """Wait for changes of streams."""
-        return await self._call(lambda stub: stub.Watch, request, timeout_s)
-
-    async def prove_end(self, request: pb.ProveEndRequest, *, timeout_s: float) -> pb.ProveEndResponse:
-        """Have the placement driver decide the proved end of an open range."""
-        return await self._call(lambda stub: stub.ProveEnd, request, timeout_s)
-
-    async def list_ranges(self, request: pb.ListRangesRequest, *, timeout_s: float) -> pb.ListRangesResponse:
-        """List a stream's ranges by page."""
-        return await self._call(lambda stub: stub.ListRanges, request, timeout_s)
-
-    async def prepare_object(self, request: pb.PrepareObjectRequest, *, timeout_s: float) -> pb.PrepareObjectResponse:
-        """Get a key to upload to."""
-        return await self._call(lambda stub: stub.PrepareObject, request, timeout_s)
-
-    async def commit_object(self, request: pb.CommitObjectRequest, *, timeout_s: float) -> pb.CommitObjectResponse:
-        """Commit an uploaded and verified object."""
-        return await self._call(lambda stub: stub.CommitObject, request, timeout_s)
-
-    async def prepare_repack(self, request: pb.PrepareRepackRequest, *, timeout_s: float) -> pb.PrepareRepackResponse:
-        """Get a key for the object that will replace others."""
-        return await self._call(lambda stub: stub.PrepareRepack, request, timeout_s)
-
-    async def commit_repack(self, request: pb.CommitRepackRequest, *, timeout_s: float) -> pb.CommitRepackResponse:
-        """Put an uploaded and verified object in the place of others."""
-        return await self._call(lambda stub: stub.CommitRepack, request, timeout_s)
-
-    async def list_objects(self, request: pb.ListObjectsRequest, *, timeout_s: float) -> pb.ListObjectsResponse:
-        """List a stream's objects by page. This program knows that some may be encrypted."""
-        request.knows_encryption = True
-        return await self._call(lambda stub: stub.ListObjects, request, timeout_s)
-
-    async def register_server(
-        self, request: pb.RegisterServerRequest, *, timeout_s: float
-    ) -> pb.RegisterServerResponse:
-        """Register a range server."""
-        return await self._call(lambda stub: stub.RegisterServer, request, timeout_s)
-
-    async def heartbeat(self, request: pb.HeartbeatRequest, *, timeout_s: float) -> pb.HeartbeatResponse:
-        """Send a range server's heartbeat; the reply holds its directives."""
-        return await self._call(lambda stub: stub.Heartbeat, request, timeout_s)
-
-    async def list_servers(self, request: pb.ListServersRequest, *, timeout_s: float) -> pb.ListServersResponse:
-        """List the range servers."""
-        return await self._call(lambda stub: stub.ListServers, request, timeout_s)
-
-    async def describe_cluster(
-        self, request: pb.DescribeClusterRequest, *, timeout_s: float
-    ) -> pb.DescribeClusterResponse:
-        """Describe the cluster, as the member that answers sees it."""
-        return await self._call(lambda stub: stub.DescribeCluster, request, timeout_s)
-
-    async def list_tasks(self, request: pb.ListTasksRequest, *, timeout_s: float) -> pb.ListTasksResponse:
-        """List the tasks in progress at the leader's reconcilers."""
-        return await self._call(lambda stub: stub.ListTasks, request, timeout_s)
-
-    async def call_service(
-        self, stub_type: type[Any], method: Callable[[Any], _Method[_Response]], request: object, timeout_s: float
+    async def call(
+        self, request: Message, response: type[_Response], *, timeout_s: float, wait_for_placement: bool = False
     ) -> _Response:
-        """Call a method of another service on the same placement drivers; see `TopicClient`."""
-        return await self._call(method, request, timeout_s, stub_type=stub_type)
+        """Make the call that takes this request.
 
-    # ---- inside
+        Args:
+            request: a command has its request id set.
+            response: the type of the answer.
+            timeout_s: of all tries, in seconds.
+            wait_for_placement: NoPlacement is retried, too: servers may be coming up.
 
-    async def _call(
-        self,
-        method: Callable[[Any], _Method[_Response]],
-        request: object,
-        timeout_s: float,
-        *,
-        wait_for_placement: bool = False,
-        stub_type: type[Any] = PlacementDriverStub,
-    ) -> _Response:
+        Raises:
+            RangelogError: as the placement driver answers; Unavailable, RequestTimeout, HandshakeFailed, ClientClosed.
+
+        Example:
+            ```python
+            found = await pd.call(DescribeStreamRequest(name="flights"), DescribeStreamResponse, timeout_s=5)
+            ```
+        """
         self.home.check()
         if self._closed:
             raise ClientClosed("the client is closed")
@@ -237,14 +132,14 @@ class PdClient:
                 if left <= 0 or self._closed:
                     break
                 try:
-                    call = method(self._stub(endpoint, stub_type))
+                    call = self._channels.call(endpoint, request, response)
                     metadata = self._metadata(endpoint)
-                    response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
+                    answer = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=metadata)
                     self._leader = endpoint
                     self._contact.answered()
                     if endpoint not in self._endpoints and self._learning is None:
                         self._learning = asyncio.create_task(self._learn(endpoint))
-                    return response
+                    return answer
                 except grpc.RpcError as error:
                     last = self._judge(tries.failed(error, f"placement driver {endpoint}"), endpoint)
                 except asyncio.CancelledError:
@@ -268,6 +163,8 @@ class PdClient:
                 await _pause(attempt, deadline)
         raise self._give_up(tries, timeout_s)
 
+    # ---- inside
+
     def _metadata(self, endpoint: str) -> tuple[tuple[str, str], ...]:
         """Return what goes with a call. Without TLS a placement driver does not know a broker, and believes nobody."""
         tls = self._channels.tls
@@ -278,8 +175,8 @@ class PdClient:
         """Learn the members from a leader that was not among the given addresses: the group has changed since."""
         told = members_pb2.ListMembersResponse()
         try:
-            call = self._stub(endpoint, MembersStub).ListMembers
             request = members_pb2.ListMembersRequest(own_view=True)
+            call = self._channels.call(endpoint, request, members_pb2.ListMembersResponse)
             metadata = metadata_for(self._token, self._channels.tls, endpoint)
             told = await call(request, timeout=TRY_TIMEOUT_S, metadata=metadata)
         except (grpc.RpcError, RangelogError):
@@ -320,9 +217,6 @@ class PdClient:
         if leader is None:
             return list(self._endpoints)
         return [leader, *(endpoint for endpoint in self._endpoints if endpoint != leader)]
-
-    def _stub(self, endpoint: str, stub_type: type[Any]) -> Any:
-        return self._channels.stub(endpoint, stub_type)
 
     def _nobody_answers(self, timeout_s: float) -> str:
         listed = ", ".join(self._endpoints)

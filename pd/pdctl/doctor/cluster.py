@@ -57,7 +57,9 @@ async def examine(session: Session, pd: PdClient) -> Gathered:
     """Ask every process of the cluster, and return what they told."""
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
-    described = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=session.timeout_s)
+    described = await pd.call(
+        pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=session.timeout_s
+    )
     limit = asyncio.Semaphore(AT_ONCE_MAX)
     clocks: dict[str, Clock] = {}
 
@@ -135,7 +137,7 @@ async def _open_range(session: Session, pd: PdClient, stream_id: int, index: int
 
     request = pd_pb2.ListRangesRequest(stream_id=stream_id, from_index=index, page_size=1)
     try:
-        page = await pd.list_ranges(request, timeout_s=session.timeout_s)
+        page = await pd.call(request, pd_pb2.ListRangesResponse, timeout_s=session.timeout_s)
     except RangelogError:
         return ""  # deleted: its replicas are dropped soon
     if not page.ranges or page.ranges[0].index != index or page.ranges[0].state != common_pb2.RANGE_STATE_OPEN:

@@ -54,7 +54,9 @@ def _cluster_tier(session: Session) -> str:
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.DescribeClusterRequest()
-    url = session.with_pd(lambda pd: pd.describe_cluster(request, timeout_s=session.timeout_s)).tier_url
+    url = session.with_pd(
+        lambda pd: pd.call(request, pd_pb2.DescribeClusterResponse, timeout_s=session.timeout_s)
+    ).tier_url
     if not url:
         raise PreconditionFailed("this cluster has no tier: give the URL of a bucket")
     return url

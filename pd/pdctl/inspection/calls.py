@@ -28,12 +28,11 @@ _T = TypeVar("_T")
 
 async def inspected_ranges(pd: PdClient, name: str, timeout_s: float, from_index: int = 0) -> AsyncIterator[Any]:
     """Yield pages of a stream's ranges with their copies; at least one page. Raises StreamNotFound."""
-    from rangelog_core.net.inspection_client import InspectionClient
     from rangelog_proto.v1 import inspection_pb2
 
     request = inspection_pb2.InspectRangesRequest(name=name, from_index=from_index, page_size=RANGES_PAGE_SIZE)
     while True:
-        page = await InspectionClient(pd).inspect_ranges(request, timeout_s=timeout_s)
+        page = await pd.call(request, inspection_pb2.InspectRangesResponse, timeout_s=timeout_s)
         yield page
         if not goes_on(page.more, page.ranges):
             return
@@ -92,4 +91,4 @@ async def list_servers(pd: PdClient, timeout_s: float) -> Sequence[Any]:
     """Return the range servers as the placement driver lists them."""
     from rangelog_proto.v1 import pd_pb2
 
-    return (await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)).servers
+    return (await pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=timeout_s)).servers

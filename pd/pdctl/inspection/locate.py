@@ -59,11 +59,10 @@ def _parse(place: str, offset: int | None) -> tuple[str, int]:
 
 async def _locate(session: Session, client: Client, name: str, offset: int) -> dict[str, Any]:
     from pdctl.views import range_view
-    from rangelog_core.net.inspection_client import InspectionClient
     from rangelog_proto.v1 import inspection_pb2, range_server_pb2
 
     request = inspection_pb2.LocateOffsetRequest(name=name, offset=offset)
-    told = await InspectionClient(client.metadata.pd).locate_offset(request, timeout_s=session.timeout_s)
+    told = await client.metadata.pd.call(request, inspection_pb2.LocateOffsetResponse, timeout_s=session.timeout_s)
     of = told.range.range
     batch_request = range_server_pb2.LocateBatchRequest(stream_id=of.stream_id, range_index=of.index, offset=offset)
     async with Servers(session, told.servers) as servers:

@@ -92,13 +92,15 @@ async def _earlier_write(
     if not end or end <= stream.trim_offset:
         return None
     request = pd_pb2.ListRangesRequest(stream_id=stream.stream_id, from_offset=end - 1, page_size=1)
-    page = await pd.list_ranges(request, timeout_s=session.timeout_s)
+    page = await pd.call(request, pd_pb2.ListRangesResponse, timeout_s=session.timeout_s)
     for each in page.ranges:
         found = _latest(await _last_batches(session, servers, each))
         if found is not None:
             return found
-    objects = pd_pb2.ListObjectsRequest(stream_id=stream.stream_id, from_offset=end - 1, page_size=1)
-    for described in (await pd.list_objects(objects, timeout_s=session.timeout_s)).objects:
+    objects = pd_pb2.ListObjectsRequest(
+        knows_encryption=True, stream_id=stream.stream_id, from_offset=end - 1, page_size=1
+    )
+    for described in (await pd.call(objects, pd_pb2.ListObjectsResponse, timeout_s=session.timeout_s)).objects:
         return described.timestamp_ms_max
     return None
 

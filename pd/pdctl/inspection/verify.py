@@ -154,7 +154,7 @@ async def _verify_as_it_is(
         if row["result"] == OK:
             return row
         request = pd_pb2.ListRangesRequest(stream_id=of.stream_id, from_index=of.index, page_size=1)
-        page = await client.metadata.pd.list_ranges(request, timeout_s=session.timeout_s)
+        page = await client.metadata.pd.call(request, pd_pb2.ListRangesResponse, timeout_s=session.timeout_s)
         if not page.ranges or page.ranges[0].index != of.index or page.stream.trim_offset > low:
             return None  # trimmed meanwhile
         if _shape(page.ranges[0]) == _shape(of):

@@ -116,9 +116,11 @@ class ObjectVerifier:
         return Verdict()
 
     async def _objects(self, stream_id: int, start: int) -> AsyncIterator[common_pb2.Object]:
-        request = pd_pb2.ListObjectsRequest(stream_id=stream_id, from_offset=start, page_size=_PAGE_SIZE)
+        request = pd_pb2.ListObjectsRequest(
+            knows_encryption=True, stream_id=stream_id, from_offset=start, page_size=_PAGE_SIZE
+        )
         while True:
-            page = await self._client.metadata.pd.list_objects(request, timeout_s=self._timeout_s)
+            page = await self._client.metadata.pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=self._timeout_s)
             for each in page.objects:
                 yield each
             if not goes_on(page.more, page.objects):

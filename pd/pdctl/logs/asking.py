@@ -80,11 +80,12 @@ class LogFollower:
 
 async def processes(session: Session, pd: PdClient, names: Sequence[str]) -> list[LoggingProcess]:
     """Return all processes that the placement driver knows, or those with these names. Raises NothingFound, RangelogError."""
-    from rangelog_core.net.broker_client import BrokerClient
     from rangelog_proto.v1 import broker_pb2, pd_pb2
 
-    described = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=session.timeout_s)
-    listed = await BrokerClient(pd).list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=session.timeout_s)
+    described = await pd.call(
+        pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=session.timeout_s
+    )
+    listed = await pd.call(broker_pb2.ListBrokersRequest(), broker_pb2.ListBrokersResponse, timeout_s=session.timeout_s)
     known = [
         *(LoggingProcess("placement driver", each.name, each.address) for each in described.members),
         *(LoggingProcess("range server", each.name, each.control_address) for each in described.servers),

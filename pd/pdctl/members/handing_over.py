@@ -24,11 +24,10 @@ TRY_TIMEOUT_S = 5.0
 
 async def transfer(pd: PdClient, name: str, timeout_s: float) -> str:
     """Have the leader hand over to a member, "" to the one that has most of the log; return who leads then."""
-    from rangelog_core.net.members_client import MembersClient
     from rangelog_proto.v1 import members_pb2 as pb
 
     request = pb.TransferLeadershipRequest(name=name)
-    return (await MembersClient(pd).transfer_leadership(request, timeout_s=timeout_s)).leader
+    return (await pd.call(request, pb.TransferLeadershipResponse, timeout_s=timeout_s)).leader
 
 
 def successor(members: Iterable[members_pb2.GroupMember], leaving: str) -> str | None:
@@ -43,13 +42,12 @@ async def lead_away(pd: PdClient, leaving: str, wait_s: float) -> str:
 
     Raises MemberNotFound, PreconditionFailed (no other member can lead), and after `wait_s` the error of the last try.
     """
-    from rangelog_core.net.members_client import MembersClient
     from rangelog_proto.v1 import members_pb2 as pb
 
     end_s = time.monotonic() + wait_s
     while True:
         try:
-            listed = await MembersClient(pd).list_members(pb.ListMembersRequest(), timeout_s=TRY_TIMEOUT_S)
+            listed = await pd.call(pb.ListMembersRequest(), pb.ListMembersResponse, timeout_s=TRY_TIMEOUT_S)
             if all(each.name != leaving for each in listed.members):
                 raise MemberNotFound(f"{leaving} is no member of the group: see `pdctl pd list`")
             leader = next((each.name for each in listed.members if each.leader), None)

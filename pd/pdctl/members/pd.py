@@ -174,27 +174,24 @@ def _votes(name: str) -> Callable[[dict[str, Any]], bool]:
 
 
 async def _listed(pd: Any, timeout_s: float) -> dict[str, Any]:
-    from rangelog_core.net.members_client import MembersClient
     from rangelog_proto.v1 import members_pb2 as pb
 
-    return members_view(await MembersClient(pd).list_members(pb.ListMembersRequest(), timeout_s=timeout_s))
+    return members_view(await pd.call(pb.ListMembersRequest(), pb.ListMembersResponse, timeout_s=timeout_s))
 
 
 async def _added(pd: Any, name: str, raft: str, api: str, replaces: str) -> None:
-    from rangelog_core.net.members_client import MembersClient
     from rangelog_proto.v1 import members_pb2 as pb
 
     request = pb.AddMemberRequest(name=name, raft_address=raft, api_address=api, replaces=replaces)
-    await MembersClient(pd).add_member(request, timeout_s=CALL_TIMEOUT_S)
+    await pd.call(request, pb.AddMemberResponse, timeout_s=CALL_TIMEOUT_S)
 
 
 async def _removed(pd: Any, name: str) -> None:
-    from rangelog_core.net.members_client import MembersClient
     from rangelog_proto.v1 import members_pb2 as pb
 
     if name not in _names(await _listed(pd, CALL_TIMEOUT_S)):
         raise MemberNotFound(f"{name} is no member of the group: see `pdctl pd list`")
-    await MembersClient(pd).remove_member(pb.RemoveMemberRequest(name=name), timeout_s=CALL_TIMEOUT_S)
+    await pd.call(pb.RemoveMemberRequest(name=name), pb.RemoveMemberResponse, timeout_s=CALL_TIMEOUT_S)
 
 
 def _change(

@@ -92,13 +92,12 @@ async def _write(pd: Any, path: Path) -> None:
 
 
 async def _pieces(pd: Any) -> AsyncIterator[bytes]:
-    from rangelog_core.net.members_client import MembersClient
     from rangelog_proto.v1 import members_pb2 as pb
 
-    client, save_id, piece, total = MembersClient(pd), "", 0, 0
+    save_id, piece, total = "", 0, 0
     while True:
         request = pb.SaveStateRequest(save_id=save_id, piece=piece)
-        found = await client.save_state(request, timeout_s=PIECE_TIMEOUT_S)
+        found = await pd.call(request, pb.SaveStateResponse, timeout_s=PIECE_TIMEOUT_S)
         save_id, piece, total = found.save_id, piece + 1, total + len(found.data)
         if total > state_file.STATE_FILE_BYTES_MAX:
             raise InvalidArgument(f"the state has more than {state_file.STATE_FILE_BYTES_MAX} bytes")

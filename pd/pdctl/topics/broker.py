@@ -75,9 +75,9 @@ def owned(session: Session, name: str, output: str) -> None:
 
 
 async def _owned(pd: Any, name: str, timeout_s: float) -> list[dict[str, Any]]:
+
     from pdctl.topics.calls import all_brokers, for_each
     from pdctl.topics.views import is_alive
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     known = (await all_brokers(pd, timeout_s)).get(name)
@@ -87,7 +87,7 @@ async def _owned(pd: Any, name: str, timeout_s: float) -> list[dict[str, Any]]:
 
     async def name_of(topic_id: int) -> tuple[int, str]:
         request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
-        topic = (await TopicClient(pd).describe_topic(request, timeout_s=timeout_s)).topic
+        topic = (await pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=timeout_s)).topic
         return topic_id, f"{topic.namespace}/{topic.name}"
 
     ids = sorted({each.topic_id for each in assigned} - {0})
@@ -114,7 +114,7 @@ async def _assignments(pd: Any, name: str, timeout_s: float) -> list[Any]:
     request = pd_pb2.WatchRequest(begin_broker=name, call=1)
     found: dict[tuple[int, int], Any] = {}
     while True:
-        page = await pd.watch(request, timeout_s=timeout_s)
+        page = await pd.call(request, pd_pb2.WatchResponse, timeout_s=timeout_s)
         if not page.session:
             raise Unavailable("another placement driver leads by now: run the command again")
         for each in page.assignments:

@@ -74,15 +74,15 @@ async def list_shards(
 
 async def _list_shards_once(pd: PdClient, request: topic_pb2.ListShardsRequest, timeout_s: float) -> Listing | None:
     """Return the listing, or None if the map changed between two pages."""
-    from rangelog_core.net.topic_client import TopicClient
+    from rangelog_proto.v1 import topic_pb2
 
-    topics = TopicClient(pd)
+    topics = pd
     request.page_token = ""
     shards: dict[int, topic_pb2.Shard] = {}
     owners: dict[int, broker_pb2.Assignment] = {}
     first: topic_pb2.Topic | None = None
     while True:
-        page = await topics.list_shards(request, timeout_s=timeout_s)
+        page = await topics.call(request, topic_pb2.ListShardsResponse, timeout_s=timeout_s)
         if first is None:
             first = page.topic
         elif (page.topic.topic_id, page.topic.map_version) != (first.topic_id, first.map_version):
@@ -96,10 +96,9 @@ async def _list_shards_once(pd: PdClient, request: topic_pb2.ListShardsRequest, 
 
 async def broker_counts(pd: PdClient, timeout_s: float) -> broker_pb2.ListBrokersResponse:
     """Return the registered brokers, and how much is assigned to each."""
-    from rangelog_core.net.broker_client import BrokerClient
     from rangelog_proto.v1 import broker_pb2
 
-    return await BrokerClient(pd).list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=timeout_s)
+    return await pd.call(broker_pb2.ListBrokersRequest(), broker_pb2.ListBrokersResponse, timeout_s=timeout_s)
 
 
 async def all_brokers(pd: PdClient, timeout_s: float) -> dict[str, broker_pb2.Broker]:

@@ -54,8 +54,8 @@ def update(
       pdctl topic update flights --retention 30d
       pdctl topic update flights --scaling bytes:8MiB,min=2
     """
+
     from pdctl.topics.calls import reference
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     config, fields = topic_config(options, scaling, age_ms, shard_size_bytes, consumed)
@@ -66,16 +66,16 @@ def update(
     )
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        topics = TopicClient(pd)
+        topics = pd
         if "retention" in fields and None in (age_ms, shard_size_bytes, consumed):  # the rest stays as it is
             described = topic_pb2.DescribeTopicRequest(topic=reference(name))
-            now = (await topics.describe_topic(described, timeout_s=session.timeout_s)).topic
+            now = (await topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)).topic
             kept, known = request.config.retention, now.config.retention
             kept.age_ms = known.age_ms if age_ms is None else age_ms
             kept.shard_size_bytes = known.shard_size_bytes if shard_size_bytes is None else shard_size_bytes
             kept.consumed = known.consumed if consumed is None else consumed
             request.expected_version = now.version
-        return (await topics.update_topic(request, timeout_s=session.timeout_s)).topic
+        return (await topics.call(request, topic_pb2.UpdateTopicResponse, timeout_s=session.timeout_s)).topic
 
     _emit_changed(session, work, output)
 
@@ -95,8 +95,8 @@ def tag(
     Example:
       pdctl topic tag flights team=air tier=gold --remove trial
     """
+
     from pdctl.topics.calls import reference
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     if not tags and not remove:
@@ -106,7 +106,7 @@ def tag(
     )
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        return (await TopicClient(pd).update_topic(request, timeout_s=session.timeout_s)).topic
+        return (await pd.call(request, topic_pb2.UpdateTopicResponse, timeout_s=session.timeout_s)).topic
 
     _emit_changed(session, work, output)
 
@@ -125,16 +125,16 @@ def seal(session: Session, name: TopicName, no_wait: bool, wait_ms: int, yes: bo
     Example:
       pdctl topic seal flights --yes
     """
+
     from pdctl.topics.calls import reference
     from pdctl.topics.waiting import wait_until_over
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     confirm(str(name), f"This seals topic {name} for good: it takes no records any more", yes=yes)
     request = topic_pb2.SealTopicRequest(request_id=uuid.uuid4().hex, topic=reference(name))
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        started = (await TopicClient(pd).seal_topic(request, timeout_s=session.timeout_s)).topic
+        started = (await pd.call(request, topic_pb2.SealTopicResponse, timeout_s=session.timeout_s)).topic
         if no_wait:
             return started
         return await wait_until_over(pd, name, started, session.timeout_s, wait_ms / 1000, progress_line(output))
@@ -160,9 +160,9 @@ def delete(session: Session, name: TopicName, force: bool, no_wait: bool, wait_m
       pdctl topic delete flights --yes
       pdctl topic delete flights --force --yes
     """
+
     from pdctl.topics.calls import reference
     from pdctl.topics.waiting import wait_until_gone
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_core.topic_kinds import check_kind
     from rangelog_proto.v1 import topic_pb2
 
@@ -170,13 +170,13 @@ def delete(session: Session, name: TopicName, force: bool, no_wait: bool, wait_m
     request = topic_pb2.DeleteTopicRequest(request_id=uuid.uuid4().hex, force=force)
 
     async def work(pd: PdClient) -> bool:
-        topics = TopicClient(pd)
+        topics = pd
         described = topic_pb2.DescribeTopicRequest(topic=reference(name))
-        found = (await topics.describe_topic(described, timeout_s=session.timeout_s)).topic
+        found = (await topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)).topic
         check_kind(found, topic_pb2.TOPIC_KIND_RECORDS)
         request.topic.CopyFrom(topic_pb2.TopicReference(topic_id=found.topic_id))
         try:
-            deleted = (await topics.delete_topic(request, timeout_s=session.timeout_s)).topic
+            deleted = (await topics.call(request, topic_pb2.DeleteTopicResponse, timeout_s=session.timeout_s)).topic
         except TopicStateForbids as error:
             raise TopicStateForbids(f"{error.message}: `pdctl topic seal {name}` first, or pass --force") from error
         if not no_wait:
@@ -185,7 +185,7 @@ def delete(session: Session, name: TopicName, force: bool, no_wait: bool, wait_m
             return True
         again = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=deleted.topic_id))
         try:
-            await topics.describe_topic(again, timeout_s=session.timeout_s)
+            await topics.call(again, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
         except TopicNotFound:
             return True
         return False
@@ -208,20 +208,20 @@ def cancel_scale(session: Session, name: TopicName, output: str) -> None:
     Example:
       pdctl topic cancel-scale flights
     """
+
     from pdctl.topics.calls import reference
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        topics = TopicClient(pd)
+        topics = pd
         described = topic_pb2.DescribeTopicRequest(topic=reference(name))
-        found = await topics.describe_topic(described, timeout_s=session.timeout_s)
+        found = await topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
         if not found.HasField("scale"):
             raise PreconditionFailed(f"topic {name} is not being scaled: see `pdctl topic show {name}`")
         request = topic_pb2.CancelScaleRequest(
             request_id=uuid.uuid4().hex, topic_id=found.topic.topic_id, scale_id=found.scale.scale_id
         )
-        return (await topics.cancel_scale(request, timeout_s=session.timeout_s)).topic
+        return (await topics.call(request, topic_pb2.CancelScaleResponse, timeout_s=session.timeout_s)).topic
 
     _emit_changed(session, work, output)
 

@@ -31,12 +31,12 @@ def create(session: Session, name: str, output: str) -> None:
     Example:
       pdctl namespace create airports
     """
+
     from pdctl.topics.views import namespace_view
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     request = topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
-    made = session.with_pd(lambda pd: TopicClient(pd).create_namespace(request, timeout_s=session.timeout_s))
+    made = session.with_pd(lambda pd: pd.call(request, topic_pb2.CreateNamespaceResponse, timeout_s=session.timeout_s))
     emit_one(namespace_view(made.namespace), output, _COLUMNS)
 
 
@@ -51,15 +51,15 @@ def list_namespaces(session: Session, prefix: str, output: str) -> None:
     Example:
       pdctl namespace list
     """
+
     from pdctl.topics.views import namespace_view
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         request = topic_pb2.ListNamespacesRequest(prefix=prefix, page_size=_PAGE_SIZE)
         while True:
-            page = await TopicClient(pd).list_namespaces(request, timeout_s=session.timeout_s)
+            page = await pd.call(request, topic_pb2.ListNamespacesResponse, timeout_s=session.timeout_s)
             found += [namespace_view(each) for each in page.namespaces]
             if not page.next_page_token:
                 return found
@@ -80,12 +80,11 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
     Example:
       pdctl namespace delete airports --yes
     """
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     confirm(name, f"This deletes namespace {name}", yes=yes)
     request = topic_pb2.DeleteNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
-    session.with_pd(lambda pd: TopicClient(pd).delete_namespace(request, timeout_s=session.timeout_s))
+    session.with_pd(lambda pd: pd.call(request, topic_pb2.DeleteNamespaceResponse, timeout_s=session.timeout_s))
     if output == "table":
         click.echo(f"{name} is deleted")
     else:

@@ -127,13 +127,13 @@ async def _cut(client: Client, name: TopicName, place: Any, timeout_s: float) ->
 
 
 async def _topic_id(pd: PdClient, name: TopicName, timeout_s: float) -> int:
+
     from pdctl.topics.calls import reference
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_core.topic_kinds import check_kind
     from rangelog_proto.v1 import topic_pb2
 
     request = topic_pb2.DescribeTopicRequest(topic=reference(name))
-    topic = (await TopicClient(pd).describe_topic(request, timeout_s=timeout_s)).topic
+    topic = (await pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=timeout_s)).topic
     return check_kind(topic, topic_pb2.TOPIC_KIND_RECORDS).topic_id
 
 
@@ -145,7 +145,6 @@ async def _by_hand(pd: PdClient, name: TopicName, offsets: dict[int, int], timeo
 
 async def _truncate(pd: PdClient, name: TopicName, chosen: Cut, timeout_s: float) -> topic_pb2.Topic:
     """Truncate the topic that the cut is of. Raises what the placement driver raises, with what to do about it."""
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     topic_id = await _topic_id(pd, name, timeout_s)
@@ -160,7 +159,7 @@ async def _truncate(pd: PdClient, name: TopicName, chosen: Cut, timeout_s: float
         cut=[topic_pb2.ShardPosition(shard_id=each, offset=offset) for each, offset in chosen.offsets.items()],
     )
     try:
-        return (await TopicClient(pd).truncate_topic(request, timeout_s=timeout_s)).topic
+        return (await pd.call(request, topic_pb2.TruncateTopicResponse, timeout_s=timeout_s)).topic
     except (KeyRangeGap, KeyRangeOverlap) as error:
         raise type(error)(
             f"{error.message}: a cut has one offset for each shard of a set that covers all keys once; "
@@ -207,4 +206,4 @@ async def _stream_of(pd: PdClient, shard: topic_pb2.Shard, timeout_s: float) -> 
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.DescribeStreamRequest(name=shard_stream_name(shard.topic_id, shard.shard_id))
-    return (await pd.describe_stream(request, timeout_s=timeout_s)).stream
+    return (await pd.call(request, pd_pb2.DescribeStreamResponse, timeout_s=timeout_s)).stream

@@ -76,8 +76,8 @@ async def run_scale(
 
 
 async def _start(pd: PdClient, name: TopicName, plan: Plan, timeout_s: float) -> _Scale:
+
     from pdctl.topics.calls import encode_key_range, list_shards, reference
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     listed = await list_shards(pd, reference(name), timeout_s)
@@ -89,19 +89,18 @@ async def _start(pd: PdClient, name: TopicName, plan: Plan, timeout_s: float) ->
         parents=parents,
         key_ranges=[encode_key_range(each) for each in key_ranges],
     )
-    started = (await TopicClient(pd).start_scale(request, timeout_s=timeout_s)).topic
+    started = (await pd.call(request, topic_pb2.StartScaleResponse, timeout_s=timeout_s)).topic
     return _Scale(name, started.topic_id, started.scale_id, started.map_version, tuple(parents), tuple(key_ranges))
 
 
 async def _wait(pd: PdClient, scale: _Scale, timeout_s: float, wait_s: float, show: Callable[[str], None]) -> None:
     """Return once the scale is committed. Raises PreconditionFailed, RequestTimeout."""
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     request = topic_pb2.DescribeTopicRequest(topic=scale.reference)
     start_s, pause_s, shown = time.monotonic(), POLL_S, ""
     while True:
-        found = await TopicClient(pd).describe_topic(request, timeout_s=timeout_s)
+        found = await pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=timeout_s)
         if found.scale.scale_id != scale.scale_id:
             await _check_committed(pd, scale, found.topic, timeout_s)
             return

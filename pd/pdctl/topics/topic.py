@@ -91,9 +91,9 @@ def create(
       pdctl topic create airports/gates --key-range 0..4 --key-range 4..end --tag team=ground
       pdctl topic create clicks --scaling events:1000,factor=2,min=2 --retention 7d
     """
+
     from pdctl.topics.calls import encode_key_range
     from pdctl.topics.views import topic_view
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     if shard_count and key_ranges:
@@ -110,19 +110,19 @@ def create(
     )
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        topics = TopicClient(pd)
+        topics = pd
         try:
-            return (await topics.create_topic(request, timeout_s=session.timeout_s)).topic
+            return (await topics.call(request, topic_pb2.CreateTopicResponse, timeout_s=session.timeout_s)).topic
         except NamespaceNotFound:
             if name.namespace != DEFAULT_NAMESPACE:
                 raise
         first = topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=DEFAULT_NAMESPACE)
         try:
-            await topics.create_namespace(first, timeout_s=session.timeout_s)
+            await topics.call(first, topic_pb2.CreateNamespaceResponse, timeout_s=session.timeout_s)
         except NamespaceExists:
             pass  # another caller was first
         request.request_id = uuid.uuid4().hex  # a repeat of the first one would get its first answer
-        return (await topics.create_topic(request, timeout_s=session.timeout_s)).topic
+        return (await topics.call(request, topic_pb2.CreateTopicResponse, timeout_s=session.timeout_s)).topic
 
     emit_one(topic_view(session.with_pd(work)), output, [*COLUMNS, *MORE])
 
@@ -150,8 +150,8 @@ def list_topics(
       pdctl topic list
       pdctl topic list --namespace airports --prefix ga --tag team=ground
     """
+
     from pdctl.topics.views import topic_view
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     if prefix and not namespace:
@@ -161,7 +161,7 @@ def list_topics(
         found: list[dict[str, Any]] = []
         request = topic_pb2.ListTopicsRequest(namespace=namespace, prefix=prefix, tags=dict(tags), page_size=_PAGE_SIZE)
         while True:
-            page = await TopicClient(pd).list_topics(request, timeout_s=session.timeout_s)
+            page = await pd.call(request, topic_pb2.ListTopicsResponse, timeout_s=session.timeout_s)
             found += [
                 topic_view(each)
                 for each in page.topics
@@ -186,14 +186,14 @@ def show(session: Session, name: TopicName, output: str) -> None:
     Example:
       pdctl topic show flights -o yaml
     """
+
     from pdctl.topics.calls import all_brokers, list_shards, reference
     from pdctl.topics.views import is_alive, plan_view, topic_view
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     async def work(pd: PdClient) -> dict[str, Any]:
         request = topic_pb2.DescribeTopicRequest(topic=reference(name))
-        described = await TopicClient(pd).describe_topic(request, timeout_s=session.timeout_s)
+        described = await pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
         listed = await list_shards(pd, reference(name), session.timeout_s)
         brokers = await all_brokers(pd, session.timeout_s)
         owners = Counter(

@@ -40,8 +40,8 @@ async def wait_until_over(
     `show` gets a line whenever it has changed what the topic waits for. Raises TopicNotFound (the topic is deleted),
     RequestTimeout (not over in time), Unavailable; the last two state that it goes on.
     """
+
     from pdctl.views import word
-    from rangelog_core.net.topic_client import TopicClient
     from rangelog_proto.v1 import topic_pb2
 
     state = word(topic_pb2.TopicState, started.state)
@@ -51,7 +51,7 @@ async def wait_until_over(
     start_s, pause_s, shown = time.monotonic(), POLL_S, ""
     try:
         while True:
-            topic = (await TopicClient(pd).describe_topic(request, timeout_s=timeout_s)).topic
+            topic = (await pd.call(request, topic_pb2.DescribeTopicResponse, timeout_s=timeout_s)).topic
             if (topic.state, topic.state_since_ms) != (started.state, started.state_since_ms):
                 return topic
             waited_s = time.monotonic() - start_s
@@ -89,7 +89,7 @@ async def _shards_left(pd: PdClient, topic_id: int, timeout_s: float) -> int:
     """Return the shards that the topic's workflow has left to do; 0 where it has just ended."""
     from rangelog_proto.v1 import pd_pb2
 
-    listed = await pd.list_tasks(pd_pb2.ListTasksRequest(), timeout_s=timeout_s)
+    listed = await pd.call(pd_pb2.ListTasksRequest(), pd_pb2.ListTasksResponse, timeout_s=timeout_s)
     return max((each.shards_left for each in listed.tasks if each.topic_id == topic_id), default=0)
 
 

@@ -27,7 +27,9 @@ async def gather(session: Session, pd: PdClient) -> dict[str, Any]:
     """Return what `pdctl upgrade check` shows, with stable keys."""
     from rangelog_proto.v1 import pd_pb2
 
-    described = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=session.timeout_s)
+    described = await pd.call(
+        pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=session.timeout_s
+    )
     members = await asyncio.gather(*(_member(session, each) for each in described.members))
     processes = [each for each, _ in members] + _servers(described) + await _brokers(session, pd)
     program = newest(processes, ProgramVersion(FEATURE_LEVEL, version("rangelog")))
@@ -98,7 +100,6 @@ async def _next(
     session: Session, pd: PdClient, processes: list[ProcessProgram], program: ProgramVersion
 ) -> tuple[str, list[dict[str, str]]]:
     """Return who may be replaced next, "" for nobody, and why those before it may not go now."""
-    from rangelog_core.net.operations_client import OperationsClient
     from rangelog_proto.v1 import operations_pb2
 
     waits: list[dict[str, str]] = []
@@ -109,7 +110,7 @@ async def _next(
             waits.append({"name": each.name, "reason": "no other broker can take over its shards"})
             continue
         request = operations_pb2.CheckImpactRequest(names=[each.name], listed_max=1)
-        impact = await OperationsClient(pd).check_impact(request, timeout_s=session.timeout_s)
+        impact = await pd.call(request, operations_pb2.CheckImpactResponse, timeout_s=session.timeout_s)
         if impact.safe:
             return each.name, waits
         waits.append({"name": each.name, "reason": _why(impact)})
@@ -127,13 +128,12 @@ def _why(impact: Any) -> str:
 
 async def _finalizing(session: Session, pd: PdClient, cluster_version: int, level: int) -> dict[str, Any]:
     """Return what hinders `pdctl upgrade finalize`, and what it would change."""
-    from rangelog_core.net.operations_client import OperationsClient
     from rangelog_proto.v1 import operations_pb2
 
     changes = {str(each): text for each, text in LEVEL_CHANGES.items() if cluster_version < each <= level}
     request = operations_pb2.FinalizeUpgradeRequest(dry_run=True)
     try:
-        found = await OperationsClient(pd).finalize_upgrade(request, timeout_s=session.timeout_s)
+        found = await pd.call(request, operations_pb2.FinalizeUpgradeResponse, timeout_s=session.timeout_s)
     except UnsupportedVersion:
         hindrances = ["the leader is of an earlier release, which raises the cluster version by itself: upgrade it"]
         return {"to": level, "automatic": True, "hindrances": hindrances, "changes": changes}

@@ -87,12 +87,11 @@ def finalize(session: Session, accept_older: bool, yes: bool, output: str) -> No
 
 
 async def _finalize(session: Session, pd: Any, *, dry_run: bool, accept_older: bool) -> Any:
-    from rangelog_core.net.operations_client import OperationsClient
     from rangelog_proto.v1 import operations_pb2
 
     request = operations_pb2.FinalizeUpgradeRequest(dry_run=dry_run, accept_older=accept_older)
     try:
-        return await OperationsClient(pd).finalize_upgrade(request, timeout_s=session.timeout_s)
+        return await pd.call(request, operations_pb2.FinalizeUpgradeResponse, timeout_s=session.timeout_s)
     except UnsupportedVersion as error:
         raise PreconditionFailed(
             "the placement driver that leads is of an earlier release, which knows no finalize: `pdctl upgrade check` says "

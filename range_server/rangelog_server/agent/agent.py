@@ -232,7 +232,7 @@ class Agent:
         try:
             await self._reporting.fill(request)
             timeout_s = HEARTBEAT_TIMEOUT_S + len(request.replicas) / REPORTS_PER_S
-            response = await self._pd.heartbeat(request, timeout_s=timeout_s)
+            response = await self._pd.call(request, pb.HeartbeatResponse, timeout_s=timeout_s)
         except BaseException:
             self._reporting.failed()
             raise

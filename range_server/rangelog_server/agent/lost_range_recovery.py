@@ -50,8 +50,10 @@ async def host_doubtful_ranges(pd: PdClient, identity: DirectoryIdentity, store:
 async def _ranges_here(pd: PdClient, identity: DirectoryIdentity) -> AsyncIterator[common_pb2.Range]:
     token = ""
     while True:
-        streams = await pd.list_streams(
-            pb.ListStreamsRequest(page_token=token, page_size=STREAM_PAGE_SIZE_MAX), timeout_s=CALL_TIMEOUT_S
+        streams = await pd.call(
+            pb.ListStreamsRequest(page_token=token, page_size=STREAM_PAGE_SIZE_MAX),
+            pb.ListStreamsResponse,
+            timeout_s=CALL_TIMEOUT_S,
         )
         for stream in streams.streams:
             async for found in _ranges_of(pd, identity, stream.stream_id):
@@ -65,7 +67,7 @@ async def _ranges_of(pd: PdClient, identity: DirectoryIdentity, stream_id: int) 
     index = 0
     while True:
         request = pb.ListRangesRequest(stream_id=stream_id, from_index=index, page_size=RANGE_PAGE_SIZE_MAX)
-        page = await pd.list_ranges(request, timeout_s=CALL_TIMEOUT_S)
+        page = await pd.call(request, pb.ListRangesResponse, timeout_s=CALL_TIMEOUT_S)
         for found in page.ranges:
             index = found.index + 1
             members = [(replica.server, replica.incarnation) for replica in found.replicas]

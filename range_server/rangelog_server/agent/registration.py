@@ -46,7 +46,7 @@ async def register(
     said = ""
     while True:
         try:
-            return await pd.register_server(request, timeout_s=CALL_TIMEOUT_S)
+            return await pd.call(request, pb.RegisterServerResponse, timeout_s=CALL_TIMEOUT_S)
         except DirectoryGivenUp:
             raise
         except PreconditionFailed as error:
@@ -93,7 +93,7 @@ def registration(
 async def _rolled_back(pd: PdClient, identity: DirectoryIdentity) -> bool:
     """Whether the refusal concerns this incarnation."""
     try:
-        servers = (await pd.list_servers(pb.ListServersRequest(), timeout_s=CALL_TIMEOUT_S)).servers
+        servers = (await pd.call(pb.ListServersRequest(), pb.ListServersResponse, timeout_s=CALL_TIMEOUT_S)).servers
     except RangelogError:
         return False
     return any(one.name == identity.name and one.incarnation == identity.incarnation for one in servers)

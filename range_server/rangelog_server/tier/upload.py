@@ -187,7 +187,7 @@ class Uploader:
             spoiled_object_id=self._spoiled.pop(hosted.key, 0),
             encrypted=encrypted,
         )
-        prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
+        prepared = (await self._pd.call(prepare, pb.PrepareObjectResponse, timeout_s=PD_TIMEOUT_S)).object
         objects = await self._store_for(prepared)
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
@@ -250,7 +250,7 @@ class Uploader:
             footer_crc=written.footer_crc,
             encryption_key_id=written.encryption_key_id,
         )
-        await self._pd.commit_object(request, timeout_s=PD_TIMEOUT_S)
+        await self._pd.call(request, pb.CommitObjectResponse, timeout_s=PD_TIMEOUT_S)
 
     async def _store_for(self, prepared: common_pb2.Object) -> ObjectStore:
         """Return the tier, if it has the store that the object is to go to. Raises Unavailable: it is not heard of yet."""

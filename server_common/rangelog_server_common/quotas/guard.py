@@ -20,8 +20,6 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.quotas import NAMELESS, Measure, QuotaBook, RateBuckets, charge, owed_us
 from rangelog_proto.v1 import quotas_pb2, rights_pb2
-from rangelog_proto.v1.quotas_pb2_grpc import QuotasStub
-from rangelog_proto.v1.rights_pb2_grpc import RightsStub
 
 FETCH_TIMEOUT_S = 3.0
 FETCH_AGAIN_S = 0.5
@@ -197,8 +195,8 @@ class QuotaGuard:
         try:
             while self._wanted != self.book.version:
                 try:
-                    answer: quotas_pb2.ListQuotasResponse = await pd.call_service(
-                        QuotasStub, lambda stub: stub.ListQuotas, quotas_pb2.ListQuotasRequest(), FETCH_TIMEOUT_S
+                    answer: quotas_pb2.ListQuotasResponse = await pd.call(
+                        quotas_pb2.ListQuotasRequest(), quotas_pb2.ListQuotasResponse, timeout_s=FETCH_TIMEOUT_S
                     )
                     self.book.load(answer.quotas, answer.version)
                     if answer.version > self._wanted:
@@ -221,8 +219,8 @@ class QuotaGuard:
                 resources = [rights_pb2.AccessResource(kind=kind, id=number) for kind, number in asked]  # type: ignore[arg-type]
                 request = rights_pb2.CheckRightsRequest(principal=_ASKER, resources=resources)
                 try:
-                    answer: rights_pb2.CheckRightsResponse = await pd.call_service(
-                        RightsStub, lambda stub: stub.CheckRights, request, FETCH_TIMEOUT_S
+                    answer: rights_pb2.CheckRightsResponse = await pd.call(
+                        request, rights_pb2.CheckRightsResponse, timeout_s=FETCH_TIMEOUT_S
                     )
                 except RangelogError as error:
                     _log.info("names are not known yet: %s", error.message)

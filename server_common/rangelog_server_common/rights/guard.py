@@ -17,7 +17,6 @@ from rangelog_core.net.principals import Principal, Role
 from rangelog_core.rights import Verb, right_missing, verbs_of
 from rangelog_core.tokens import Bounds
 from rangelog_proto.v1 import rights_pb2 as pb
-from rangelog_proto.v1.rights_pb2_grpc import RightsStub
 from rangelog_server_common.rights.grants import UNKNOWN, Grant, Grants, Key
 from rangelog_server_common.tokens.bounds import bounds_of, check_unbound, token_bound
 
@@ -159,9 +158,7 @@ class RightsGuard:
         asked_s = asyncio.get_running_loop().time()
         resources = [pb.AccessResource(kind=key[1], name=key[2], id=key[3]) for key in keys]  # type: ignore[arg-type]
         request = pb.CheckRightsRequest(principal=principal, resources=resources)
-        response: pb.CheckRightsResponse = await self.pd.call_service(
-            RightsStub, lambda stub: stub.CheckRights, request, ASK_TIMEOUT_S
-        )
+        response: pb.CheckRightsResponse = await self.pd.call(request, pb.CheckRightsResponse, timeout_s=ASK_TIMEOUT_S)
         if len(response.grants) != len(keys):
             raise Unavailable("the placement driver answered about other resources")
         again: dict[Key, None] = {}

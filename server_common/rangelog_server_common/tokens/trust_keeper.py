@@ -12,7 +12,6 @@ import logging
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import tokens_pb2 as pb
-from rangelog_proto.v1.tokens_pb2_grpc import TokensStub
 from rangelog_server_common.tokens.verifier import NO_TRUST, TokenTrust, trust_of
 
 FETCH_TIMEOUT_S = 3.0
@@ -57,8 +56,8 @@ class TrustKeeper:
         try:
             while self._is_behind:
                 try:
-                    answer: pb.GetTokenTrustResponse = await self.pd.call_service(
-                        TokensStub, lambda stub: stub.GetTokenTrust, pb.GetTokenTrustRequest(), FETCH_TIMEOUT_S
+                    answer: pb.GetTokenTrustResponse = await self.pd.call(
+                        pb.GetTokenTrustRequest(), pb.GetTokenTrustResponse, timeout_s=FETCH_TIMEOUT_S
                     )
                     self.trust = trust_of(answer)
                     if self._wanted is not None and self.trust.version > self._wanted:

@@ -17,9 +17,7 @@ from rangelog._append.takeover import take_over
 from rangelog._append.writer import Writer
 from rangelog_core.errors import RangelogError
 from rangelog_core.ids import shard_stream_name
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2, pd_pb2, topic_pb2
 
 TIMEOUT_S = 10.0
@@ -73,11 +71,12 @@ class HandBroker:
     async def _start(self) -> None:
         self._client = await rangelog.connect(self._connect_string)
         self._pd = PdClient(self._connect_string.split(","))
-        self._topics, self._brokers = TopicClient(self._pd), BrokerClient(self._pd)
-        await self._brokers.register_broker(
+        self._topics, self._brokers = self._pd, self._pd
+        await self._brokers.call(
             broker_pb2.RegisterBrokerRequest(
                 request_id=uuid.uuid4().hex, name=self.name, incarnation=self._incarnation, address="127.0.0.1:1"
             ),
+            broker_pb2.RegisterBrokerResponse,
             timeout_s=TIMEOUT_S,
         )
         self._task = asyncio.create_task(self._work())
@@ -95,7 +94,7 @@ class HandBroker:
         beat = broker_pb2.BrokerHeartbeatRequest(name=self.name, incarnation=self._incarnation, complete=True)
         while True:
             try:
-                asked = (await self._brokers.broker_heartbeat(beat, timeout_s=TIMEOUT_S)).cover
+                asked = (await self._brokers.call(beat, broker_pb2.BrokerHeartbeatResponse, timeout_s=TIMEOUT_S)).cover
                 del beat.covered[:]
                 beat.covered.extend(asked)  # it has no producers, so nothing is missing in a snapshot of them
                 if not self.idle:
@@ -107,23 +106,27 @@ class HandBroker:
 
     async def _end_shards(self) -> None:
         """Carry out the scales and seals that topics wait for."""
-        listed = await self._topics.list_topics(topic_pb2.ListTopicsRequest(), timeout_s=TIMEOUT_S)
+        listed = await self._topics.call(
+            topic_pb2.ListTopicsRequest(), topic_pb2.ListTopicsResponse, timeout_s=TIMEOUT_S
+        )
         for topic in listed.topics:
             reference = topic_pb2.TopicReference(topic_id=topic.topic_id)
             if topic.state == topic_pb2.TOPIC_STATE_SCALING:
                 described = topic_pb2.DescribeTopicRequest(topic=reference)
-                plan = (await self._topics.describe_topic(described, timeout_s=TIMEOUT_S)).scale
+                plan = (await self._topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=TIMEOUT_S)).scale
                 ends = [await self._end(topic.topic_id, each) for each in plan.parents]
                 commit = topic_pb2.CommitScaleRequest(
                     request_id=uuid.uuid4().hex, topic_id=topic.topic_id, scale_id=plan.scale_id, ends=ends
                 )
-                await self._topics.commit_scale(commit, timeout_s=TIMEOUT_S)
+                await self._topics.call(commit, topic_pb2.CommitScaleResponse, timeout_s=TIMEOUT_S)
             elif topic.state == topic_pb2.TOPIC_STATE_SEALING:
                 request = topic_pb2.ListShardsRequest(topic=reference)
-                for shard in (await self._topics.list_shards(request, timeout_s=TIMEOUT_S)).shards:
+                for shard in (
+                    await self._topics.call(request, topic_pb2.ListShardsResponse, timeout_s=TIMEOUT_S)
+                ).shards:
                     end = await self._end(topic.topic_id, shard.shard_id)
                     seal = topic_pb2.EndShardRequest(request_id=uuid.uuid4().hex, topic_id=topic.topic_id, end=end)
-                    await self._topics.end_shard(seal, timeout_s=TIMEOUT_S)
+                    await self._topics.call(seal, topic_pb2.EndShardResponse, timeout_s=TIMEOUT_S)
 
     async def _end(self, topic_id: int, shard_id: int) -> topic_pb2.ShardEnd:
         """Close a shard, seal its stream, and return how it ended."""
@@ -138,7 +141,9 @@ class HandBroker:
         if taken.left is not None:
             await leave_range(connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
         fields: dict[str, Any] = {}
-        ranges = (await self._pd.list_ranges(pd_pb2.ListRangesRequest(name=name), timeout_s=TIMEOUT_S)).ranges
+        ranges = (
+            await self._pd.call(pd_pb2.ListRangesRequest(name=name), pd_pb2.ListRangesResponse, timeout_s=TIMEOUT_S)
+        ).ranges
         if ranges:
             fields["last_range_index"] = ranges[-1].index
         return topic_pb2.ShardEnd(

@@ -117,7 +117,7 @@ class FakeServers:
             data_address="127.0.0.1:1",
             zone=name,
         )
-        await self.pd.register_server(request, timeout_s=CALL_S)
+        await self.pd.call(request, pb.RegisterServerResponse, timeout_s=CALL_S)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -137,7 +137,7 @@ class FakeServers:
                 wall_ms=time.time_ns() // 1_000_000,
             )
             with contextlib.suppress(RangelogError):
-                answer = await self.pd.heartbeat(request, timeout_s=2)
+                answer = await self.pd.call(request, pb.HeartbeatResponse, timeout_s=2)
                 self.directives[name] = list(answer.directives)
             await asyncio.sleep(0.1)
 
@@ -159,8 +159,10 @@ class FakeServers:
 async def new_stream(pd: PdClient, name: str = "s") -> tuple[int, int]:
     """A stream with a writer; returns its id and epoch."""
     request = pb.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name)
-    await pd.create_stream(request, timeout_s=CALL_S)
-    opened = await pd.open_writer(pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name=name), timeout_s=CALL_S)
+    await pd.call(request, pb.CreateStreamResponse, timeout_s=CALL_S)
+    opened = await pd.call(
+        pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name=name), pb.OpenWriterResponse, timeout_s=CALL_S
+    )
     return opened.stream.stream_id, opened.stream.epoch
 
 

@@ -15,7 +15,6 @@ from pdctl.session import Session
 from pdctl.top import Sample
 from rangelog.testing import FakeCluster
 from rangelog_core.errors import InvalidArgument, RoleForbids, Unavailable
-from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Port, Principal, Role
 from rangelog_core.rights import KIND_NAMES
 from rangelog_page import cluster_views, stream_views
@@ -26,7 +25,7 @@ from rangelog_page.sections import SECTIONS
 from rangelog_page.shared_answers import SharedAnswers
 from rangelog_page.viewer_rights import AGE_S
 from rangelog_pd.handlers.service import RULES
-from rangelog_proto.v1 import broker_pb2, rights_pb2
+from rangelog_proto.v1 import broker_pb2, pd_pb2, rights_pb2
 from rangelog_server_common.http_server import PRINCIPAL
 from tests.support.rest_caller import Answer, RestCaller
 
@@ -185,14 +184,14 @@ async def test_what_has_not_changed_is_not_sent_again(page: Page) -> None:
 async def test_many_browsers_ask_the_cluster_once(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who ask the same within a moment share one answer."""
     calls = 0
-    listed = page.asking.pd.list_streams
+    ask = page.asking.pd.call
 
-    async def counted(*args: Any, **kwargs: Any) -> Any:
+    async def counted(request: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal calls
-        calls += 1
-        return await listed(*args, **kwargs)
+        calls += isinstance(request, pd_pb2.ListStreamsRequest)
+        return await ask(request, *args, **kwargs)
 
-    monkeypatch.setattr(page.asking.pd, "list_streams", counted)
+    monkeypatch.setattr(page.asking.pd, "call", counted)
     for _ in range(20):
         assert (await page.get("/streams")).status == 200
     assert calls == 1
@@ -301,14 +300,14 @@ async def test_a_client_sees_what_it_may_read(
     asked: list[tuple[str, str, str]] = []
     answer = rights_pb2.CheckRightsResponse(enforced=True, version=1, grants=[rights_pb2.AccessGrant()])
 
-    async def checked(_: Any, stub: Any, method: Any, request: Any, timeout_s: float) -> Any:
+    async def checked(_: Any, request: Any, *__: Any, **___: Any) -> Any:
         if not isinstance(request, rights_pb2.CheckRightsRequest):
             raise InvalidArgument("not before rights are known")  # and not asked again
         (resource,) = request.resources
         asked.append((request.principal, KIND_NAMES[resource.kind], resource.name))
         return answer
 
-    monkeypatch.setattr(PdClient, "call_service", checked)
+    monkeypatch.setattr(type(page.asking.pd), "call", checked)
     refused = await page.get(target, role=Role.CLIENT)
     assert refused.status == 403, refused.body
     assert f"pdctl acl grant client:x read {kind}".encode() in refused.body
@@ -358,7 +357,7 @@ async def test_a_defect_is_not_shown(page: Page, monkeypatch: pytest.MonkeyPatch
     async def breaks(*_: Any, **__: Any) -> Any:
         raise ValueError("the password is 1234")
 
-    monkeypatch.setattr(page.asking.pd, "list_streams", breaks)
+    monkeypatch.setattr(page.asking.pd, "call", breaks)
     answer = await page.get("/streams")
     assert answer.status == 500 and b"1234" not in answer.body and b"log of this placement driver" in answer.body
     assert answer.headers["content-security-policy"]
@@ -369,10 +368,14 @@ async def test_a_section_that_fails_leaves_the_others(page: Page, monkeypatch: p
     await page.client.create_stream("clicks")
     await page.client.append("clicks", [b"seen"])
 
-    async def silent(*_: Any, **__: Any) -> Any:
-        raise Unavailable("no placement driver leads")
+    ask = page.asking.pd.call
 
-    monkeypatch.setattr(page.asking.pd, "list_objects", silent)
+    async def silent(request: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(request, pd_pb2.ListObjectsRequest):
+            raise Unavailable("no placement driver leads")
+        return await ask(request, *args, **kwargs)
+
+    monkeypatch.setattr(page.asking.pd, "call", silent)
     answer = await page.get("/streams/clicks")
     body = answer.body.decode()
     assert (

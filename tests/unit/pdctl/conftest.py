@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,16 +14,10 @@ from click.testing import CliRunner, Result
 from pdctl.main import main
 from rangelog_core.net.home_loop import HomeLoop
 from rangelog_proto.v1 import tier_pb2
+from tests.support.pd_calls import method_of
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 Answer = Callable[[Any], Any]
-
-
-class _MethodNames:
-    """A stub whose methods are their names."""
-
-    def __getattr__(self, name: str) -> str:
-        return name
 
 
 class FakePd:
@@ -47,10 +40,9 @@ class FakePd:
         """Count."""
         self.closed += 1
 
-    async def call_service(self, stub: object, method: Callable[[Any], str], request: Any, timeout_s: float) -> Any:
-        """A call of another service: `DescribeTier` is answered as `describe_tier`."""
-        name = method(_MethodNames())
-        return await getattr(self, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(request, timeout_s=timeout_s)
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
+        """`DescribeTier` is answered as `describe_tier`."""
+        return await getattr(self, method_of(request))(request, timeout_s=timeout_s)
 
     @property
     def home(self) -> HomeLoop:

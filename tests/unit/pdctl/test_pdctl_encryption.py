@@ -97,7 +97,7 @@ def test_which_keys_the_logs_need(run: PdctlOverGrpc, member: InProcessPd, monke
     told = {"rs1": range_server_pb2.GetStatusResponse(log_keys=uses, log_key_problem="k2 cannot be asked for")}
 
     async def take_sample(session: Any, pd: Any) -> Sample:
-        listed = await pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=5.0)
+        listed = await pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=5.0)
         return Sample(0.0, list(listed.servers), told)
 
     monkeypatch.setattr(top, "take_sample", take_sample)

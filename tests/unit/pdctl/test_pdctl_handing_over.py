@@ -10,8 +10,8 @@ import pytest
 
 from pdctl.members.handing_over import lead_away, successor
 from rangelog_core.errors import MemberNotFound, PreconditionFailed, Unavailable
-from rangelog_core.net import members_client
 from rangelog_proto.v1 import members_pb2 as pb
+from tests.support.pd_calls import CallsByName
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 
@@ -19,7 +19,7 @@ def member(name: str, index: int = 10, *, voter: bool = True, reachable: bool = 
     return pb.GroupMember(name=name, voter=voter, reachable=reachable, acknowledged_index=index)
 
 
-class Group:
+class Group(CallsByName):
     """A group that elects whom it is told; `fails`: so many transfers do, and who leads then. Only sleeping moves its clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, leader: str | None, *members: pb.GroupMember) -> None:
@@ -28,7 +28,6 @@ class Group:
         self.fails = 0
         self.leads_then: str | None = leader
         self.now_s = 100.0
-        monkeypatch.setattr(members_client, "MembersClient", lambda _pd: self)
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
@@ -52,7 +51,7 @@ class Group:
         self.now_s += max(delay_s, 0.01)
 
     def lead_away(self, leaving: str, wait_s: float = 10) -> str:
-        steps = lead_away(None, leaving, wait_s)  # type: ignore[arg-type]
+        steps = lead_away(self, leaving, wait_s)  # type: ignore[arg-type]
         try:
             steps.send(None)
         except StopIteration as done:

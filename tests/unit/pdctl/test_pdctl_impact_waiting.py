@@ -10,18 +10,17 @@ import pytest
 
 from pdctl.server_waiting import wait_until_safe
 from rangelog_core.errors import InvalidArgument, RangelogError, Unavailable
-from rangelog_core.net import operations_client
 from rangelog_proto.v1 import operations_pb2
+from tests.support.pd_calls import CallsByName
 
 
-class Answers:
+class Answers(CallsByName):
     """A placement driver with a list of answers, the last of which it repeats; a clock that only sleeping moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: bool | RangelogError) -> None:
         self.left = list(answers)
         self.asked = 0
         self.now_s = 100.0
-        monkeypatch.setattr(operations_client, "OperationsClient", lambda _pd: self)
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
@@ -38,7 +37,7 @@ class Answers:
 
     def wait(self, wait_s: float) -> bool:
         request = operations_pb2.CheckImpactRequest(names=["rs1"])
-        steps = wait_until_safe(None, request, 10.0, wait_s)  # type: ignore[arg-type]
+        steps = wait_until_safe(self, request, 10.0, wait_s)  # type: ignore[arg-type]
         try:
             steps.send(None)
         except StopIteration as done:

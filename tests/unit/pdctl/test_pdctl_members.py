@@ -64,10 +64,10 @@ def test_what_is_said_of_a_group(pdctl: Any, pd: Any) -> None:
         members = more.pop("members", [pb.GroupMember(name="pd1", voter=True, leader=True, reachable=True)])
         answer = pb.ListMembersResponse(members=members, has_majority=more.pop("has_majority", True), **more)
 
-        async def call_service(*_: object) -> pb.ListMembersResponse:
+        async def call(*_: object, **__: object) -> pb.ListMembersResponse:
             return answer
 
-        pd.call_service = call_service
+        pd.call = call
         return str(pdctl("pd", "list").stdout)
 
     assert "passing" not in told()

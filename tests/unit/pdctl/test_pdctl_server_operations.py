@@ -222,7 +222,7 @@ def test_a_server_that_has_not_reported_is_waited_for() -> None:
     assert "report" in server_waiting.progress_line(found, 0)
 
     class Silent:
-        async def call_service(self, *_: Any) -> Any:
+        async def call(self, *_: Any, **__: Any) -> Any:
             answer = operations_pb2.DescribeDrainResponse()
             answer.server.mode = common_pb2.SERVER_MODE_DRAINING
             return answer

@@ -12,6 +12,7 @@ import pytest
 from pdctl.spare import hindrances, wait_until_spare
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.support.pd_calls import CallsByName
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 
@@ -55,7 +56,7 @@ def test_it_asks_until_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[pd_pb2.DescribeClusterResponse | RangelogError] = []
     now_s = 100.0
 
-    class Pd:
+    class Pd(CallsByName):
         async def describe_cluster(self, _request: Any, *, timeout_s: float) -> pd_pb2.DescribeClusterResponse:
             assert timeout_s > 0
             answer = answers.pop(0) if len(answers) > 1 else answers[0]

@@ -33,7 +33,7 @@ class Driver:
         self.error: Exception | None = None
         self.asked: list[str] = []
 
-    async def call_service(self, _stub: Any, _method: Any, request: Any, _timeout_s: float) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
         self.asked.append(type(request).__name__)
         await asyncio.sleep(0)
         if self.error is not None:

@@ -36,7 +36,7 @@ class Driver:
         self.answers.set()
         self.asked: list[tuple[str, list[int]]] = []
 
-    async def call_service(self, _stub: Any, _method: Any, request: Any, _timeout_s: float) -> pb.CheckRightsResponse:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
         ids = [each.id for each in request.resources]
         self.asked.append((request.principal, ids))
         version = self.version

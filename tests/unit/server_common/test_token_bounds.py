@@ -100,9 +100,7 @@ class Trusted:
         self.asked = 0
         self.error: Exception | None = None
 
-    async def call_service(
-        self, _stub: Any, _method: Any, _request: Any, _timeout_s: float
-    ) -> pb.GetTokenTrustResponse:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
         self.asked += 1
         if self.error is not None:
             raise self.error

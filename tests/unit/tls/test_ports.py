@@ -248,9 +248,9 @@ async def test_a_range_server_registers_itself_alone(certificates: TestCertifica
     async with opened(Port.PD_API, server_tls(certificates, Port.PD_API)) as found:
         pd = PdClient([f"127.0.0.1:{found.number}"], tls=certificates.tls("range-server", "rs2"))
         with pytest.raises(RoleForbids, match="says that it is 'rs1'"):
-            await pd.register_server(pd_pb2.RegisterServerRequest(server="rs1"), timeout_s=5)
+            await pd.call(pd_pb2.RegisterServerRequest(server="rs1"), pd_pb2.RegisterServerResponse, timeout_s=5)
         with pytest.raises(RangelogError) as refused:  # nothing is behind the port here
-            await pd.register_server(pd_pb2.RegisterServerRequest(server="rs2"), timeout_s=5)
+            await pd.call(pd_pb2.RegisterServerRequest(server="rs2"), pd_pb2.RegisterServerResponse, timeout_s=5)
         assert not isinstance(refused.value, RoleForbids)
         await pd.close()
 

@@ -7,7 +7,6 @@ from pydantic import Field
 
 from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.values import CALL_TIMEOUT_S, AnswerBody, TheClient
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_proto.v1 import broker_pb2
 
 
@@ -38,7 +37,7 @@ router = APIRouter(prefix="/v1/brokers", tags=["brokers"])
 async def list_brokers(client: TheClient) -> BrokerList:
     """Return all brokers, and how many shards and coordinator journals are assigned to each. A cluster has up to 1,000."""
     request = broker_pb2.ListBrokersRequest()
-    listed = await BrokerClient(client.metadata.pd).list_brokers(request, timeout_s=CALL_TIMEOUT_S)
+    listed = await client.metadata.pd.call(request, broker_pb2.ListBrokersResponse, timeout_s=CALL_TIMEOUT_S)
     owned = {each.broker: each for each in listed.owned}
     nothing = broker_pb2.OwnedCount()
     return BrokerList(

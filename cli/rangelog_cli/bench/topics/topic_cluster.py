@@ -12,7 +12,6 @@ from rangelog import StreamConfig, TopicConfig, TopicInfo
 from rangelog_cli.bench.ours import RANGE_SERVERS, Rangelog
 from rangelog_cli.bench.topics.client_process import ClientProcesses
 from rangelog_core.errors import RequestTimeout
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_proto.v1 import broker_pb2
 
 _OWNED_S_MAX = 60.0
@@ -47,13 +46,13 @@ class TopicCluster(Rangelog):
     async def owners(self, topic_id: int, shards: range) -> dict[int, str]:
         """Return the brokers that shards are assigned to, by shard; those without one are left out."""
         found: dict[int, str] = {}
-        calls = BrokerClient(self.client.metadata.pd)
+        calls = self.client.metadata.pd
         for at in range(0, len(shards), _SHARDS_PER_CALL):
             part = shards[at : at + _SHARDS_PER_CALL]
             request = broker_pb2.FindOwnersRequest(
                 shards=[broker_pb2.OwnedShard(topic_id=topic_id, shard_id=each) for each in part]
             )
-            response = await calls.find_owners(request, timeout_s=_CALL_S)
+            response = await calls.call(request, broker_pb2.FindOwnersResponse, timeout_s=_CALL_S)
             found.update({each.shard_id: each.broker for each in response.assignments if each.broker})
         return found
 
@@ -68,9 +67,11 @@ async def topic_cluster(directory: Path, *, brokers: int) -> AsyncIterator[Topic
     cluster = TopicCluster(directory, brokers)
     try:
         await cluster.start()
-        calls = BrokerClient(cluster.client.metadata.pd)
+        calls = cluster.client.metadata.pd
         for _ in range(int(_OWNED_S_MAX / _POLL_S)):
-            listed = await calls.list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=_CALL_S)
+            listed = await calls.call(
+                broker_pb2.ListBrokersRequest(), broker_pb2.ListBrokersResponse, timeout_s=_CALL_S
+            )
             if len(listed.brokers) >= brokers:
                 break
             await asyncio.sleep(_POLL_S)

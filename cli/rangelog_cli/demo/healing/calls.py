@@ -11,7 +11,6 @@ from typing import TypeVar
 from rangelog_core.errors import RangelogError, RequestTimeout
 from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.repair_client import RepairClient
 from rangelog_proto.v1 import common_pb2, pd_pb2, repair_pb2
 
 CALL_TIMEOUT_S = 10.0
@@ -35,34 +34,36 @@ class HealingCalls:
 
     async def health(self, server: str) -> common_pb2.ServerHealth:
         """Return the health of a range server."""
-        found = await self._pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=CALL_TIMEOUT_S)
+        found = await self._pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=CALL_TIMEOUT_S)
         return next(
             (each.health for each in found.servers if each.name == server), common_pb2.SERVER_HEALTH_UNSPECIFIED
         )
 
     async def alive_count(self) -> int:
         """Return how many range servers are alive."""
-        found = await self._pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=CALL_TIMEOUT_S)
+        found = await self._pd.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=CALL_TIMEOUT_S)
         return sum(each.health == common_pb2.SERVER_HEALTH_ALIVE for each in found.servers)
 
     async def repairs(self) -> repair_pb2.ListRepairsResponse:
         """Return how far the repairs are."""
         request = repair_pb2.ListRepairsRequest(page_size=1)
-        return await RepairClient(self._pd).list_repairs(request, timeout_s=CALL_TIMEOUT_S)
+        return await self._pd.call(request, repair_pb2.ListRepairsResponse, timeout_s=CALL_TIMEOUT_S)
 
     async def ranges(self, stream: str) -> list[common_pb2.Range]:
         """Return the ranges of a stream."""
         found: list[common_pb2.Range] = []
         while True:
             request = pd_pb2.ListRangesRequest(name=stream, from_index=found[-1].index + 1 if found else 0)
-            page = await self._pd.list_ranges(request, timeout_s=CALL_TIMEOUT_S)
+            page = await self._pd.call(request, pd_pb2.ListRangesResponse, timeout_s=CALL_TIMEOUT_S)
             found += page.ranges
             if not goes_on(page.more, page.ranges):
                 return found
 
     async def cluster(self) -> pd_pb2.DescribeClusterResponse:
         """Return the cluster as its leader describes it."""
-        return await self._pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=CALL_TIMEOUT_S)
+        return await self._pd.call(
+            pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=CALL_TIMEOUT_S
+        )
 
     async def pdctl(self, *arguments: str) -> tuple[int, str]:
         """Run pdctl as a user would; keep and return what it printed, and its exit code."""

@@ -14,7 +14,6 @@ from rangelog.tier.restore.plan import RestorePlan
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.restore_client import RestoreClient
 from rangelog_proto.v1 import restore_pb2 as pb
 
 ROWS_PER_CALL = 500
@@ -56,8 +55,8 @@ async def apply_plan(
 
     Raises PreconditionFailed (the cluster is not empty), Unavailable, OutcomeUnknown: then it may be called again.
     """
-    client, plan_id = RestoreClient(pd), plan.plan_id()
-    described = await client.describe_restore(pb.DescribeRestoreRequest(), timeout_s=timeout_s)
+    client, plan_id = pd, plan.plan_id()
+    described = await client.call(pb.DescribeRestoreRequest(), pb.RestoreResponse, timeout_s=timeout_s)
     mark = described.mark
     if mark.phase == pb.RESTORE_PHASE_RUNNING and mark.plan_id != plan_id:
         await _take_back(client, mark.plan_id, timeout_s)
@@ -72,18 +71,18 @@ async def apply_plan(
         next_topic_id=plan.next_topic_id,
         next_cursor_version=plan.next_cursor_version,
     )
-    mark = (await client.begin_restore(begin, timeout_s=timeout_s)).mark
+    mark = (await client.call(begin, pb.RestoreResponse, timeout_s=timeout_s)).mark
     for request in requests(plan, plan_id, mark.rows_put):
-        mark = (await client.restore_rows(request, timeout_s=timeout_s)).mark
+        mark = (await client.call(request, pb.RestoreResponse, timeout_s=timeout_s)).mark
         show(mark.rows_put)
     end = pb.EndRestoreRequest(request_id=uuid.uuid4().hex, plan_id=plan_id)
-    return (await client.end_restore(end, timeout_s=timeout_s)).mark
+    return (await client.call(end, pb.RestoreResponse, timeout_s=timeout_s)).mark
 
 
-async def _take_back(client: RestoreClient, plan_id: str, timeout_s: float) -> None:
+async def _take_back(client: PdClient, plan_id: str, timeout_s: float) -> None:
     """Remove what an earlier plan has put."""
     while True:
         request = pb.RestoreRowsRequest(request_id=uuid.uuid4().hex, plan_id=plan_id, clear=True)
-        mark = (await client.restore_rows(request, timeout_s=timeout_s)).mark
+        mark = (await client.call(request, pb.RestoreResponse, timeout_s=timeout_s)).mark
         if mark.phase != pb.RESTORE_PHASE_RUNNING:
             return

@@ -17,7 +17,6 @@ import structlog
 from rangelog_core.errors import MissingExtra, PreconditionFailed
 from rangelog_core.net.pages import goes_on
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.tier_client import TierClient
 from rangelog_proto.v1 import common_pb2, tier_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
@@ -65,7 +64,7 @@ class ObjectPacker:
 
     async def _described(self, object_ids: Sequence[int]) -> list[common_pb2.Object]:
         request = tier_pb2.FindObjectsRequest(object_ids=object_ids)
-        answer = await TierClient(self._pd).find_objects(request, timeout_s=PD_TIMEOUT_S)
+        answer = await self._pd.call(request, tier_pb2.FindObjectsResponse, timeout_s=PD_TIMEOUT_S)
         found = {each.object_id: each for each in answer.objects if each.state == common_pb2.OBJECT_STATE_COMMITTED}
         missing = [object_id for object_id in object_ids if object_id not in found]
         if missing or not object_ids:
@@ -77,7 +76,7 @@ class ObjectPacker:
         found: list[common_pb2.Range] = []
         request = pb.ListRangesRequest(stream_id=stream_id, from_offset=start)
         while True:
-            page = await self._pd.list_ranges(request, timeout_s=PD_TIMEOUT_S)
+            page = await self._pd.call(request, pb.ListRangesResponse, timeout_s=PD_TIMEOUT_S)
             found += [each for each in page.ranges if start < each.end_offset > each.start_offset < end]
             if not goes_on(page.more, page.ranges) or page.ranges[-1].end_offset >= end:
                 return found

@@ -11,6 +11,7 @@ import pytest
 from rangelog.errors import Unavailable
 from rangelog_broker.hosting.assignments import AssignmentWatch
 from rangelog_proto.v1 import broker_pb2, pd_pb2, topic_pb2
+from tests.support.pd_calls import CallsByName
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.virtual
@@ -30,7 +31,7 @@ def gone(topic_id: int, shard_id: int) -> Any:
     return broker_pb2.Assignment(topic_id=topic_id, shard_id=shard_id)
 
 
-class Script:
+class Script(CallsByName):
     """A placement driver that answers what a test gives it, one answer for each call, and notes what it was asked."""
 
     def __init__(self) -> None:

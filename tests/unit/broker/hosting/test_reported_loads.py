@@ -13,6 +13,7 @@ from rangelog_broker.hosting import owned as owned_module
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_proto.v1 import broker_pb2, topic_pb2
+from tests.support.pd_calls import CallsByName
 
 pytestmark = pytest.mark.virtual
 
@@ -67,7 +68,7 @@ async def test_idle_shards_are_reported_only_where_a_policy_wants_their_rates(cl
     assert list(shards.loads()) == []
 
 
-class Brokers:
+class Brokers(CallsByName):
     """The placement driver, as heartbeats see it."""
 
     def __init__(self) -> None:

@@ -28,7 +28,6 @@ from rangelog_broker.shards.restore import fold_log
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_core.batch_extension import OWN_IDS, Producer
 from rangelog_core.ids import shard_stream_name, side_log_name
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import topic_pb2
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 from tests.support.waiting import until
@@ -48,7 +47,7 @@ class Bench:
     async def open(self, shard_id: int = 0, **options: float) -> OwnedShard:
         """Open a shard as another broker, with a client of its own."""
         client = self.cluster.client()
-        topics = TopicClient(client.metadata.pd)
+        topics = client.metadata.pd
         finished = FinishedShards(client, topics, PlacementRows(topics))
         row = await self.cluster.shard(self.topic_id, shard_id)
         made = await OwnedShard.open(client, topics, finished, row, **options)
@@ -318,7 +317,7 @@ async def test_an_ended_shard_gets_its_last_snapshot(bench: Bench) -> None:
         topic_pb2.CommitScaleRequest(request_id="s", topic_id=bench.topic_id, scale_id=scale_id, ends=[end]),
     )
     client = bench.cluster.client()
-    topics = TopicClient(client.metadata.pd)
+    topics = client.metadata.pd
     for _ in range(2):
         finished = FinishedShards(client, topics, PlacementRows(topics))
         assert await finished.cover((bench.topic_id, 0)) == 4

@@ -9,13 +9,14 @@ import pytest
 
 from rangelog.errors import ShardNotFound, TopicNotFound
 from rangelog_broker.shards.finished import GAP_MAX, PlacementRows
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
+from tests.support.pd_calls import CallsByName
 
 pytestmark = pytest.mark.virtual
 
 
-class Topics:
+class Topics(CallsByName):
     """Topic 1 has the shards below 100, and 1,000; there is no topic 2."""
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class Topics:
 async def test_neighbours_are_listed_in_one_call() -> None:
     """Others by themselves; a shard or topic that is not there fails those who asked for it."""
     topics = Topics()
-    rows = PlacementRows(cast(TopicClient, topics))
+    rows = PlacementRows(cast(PdClient, topics))
     wanted = [(1, 3), (1, 0), (1, 3 + GAP_MAX), (1, 1_000), (1, 500), (2, 7), (1, 3)]
     found = await asyncio.gather(*(rows.topic_and_shard(*key) for key in wanted), return_exceptions=True)
     ids = [each if isinstance(each, BaseException) else (each[0].topic_id, each[1].shard_id) for each in found]

@@ -18,7 +18,6 @@ from rangelog_broker.shards.transactional import STAGED_BYTES_MAX
 from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
-from rangelog_core.net.topic_client import TopicClient
 from tests.support.owner_cluster import made_batch
 from tests.support.waiting import until
 from tests.unit.broker.shards.test_owned_shard import Bench, bench
@@ -39,7 +38,7 @@ async def stage(bench: Bench, owner: OwnedShard, sequence: int, value: bytes) ->
 async def merge(bench: Bench, owner: OwnedShard) -> None:
     """Order the merge, as the coordinator's owner does."""
     client = bench.cluster.client()
-    topics = TopicClient(client.metadata.pd)
+    topics = client.metadata.pd
     await owner.merge(KEY, 0, FinishedShards(client, topics, PlacementRows(topics)))
 
 

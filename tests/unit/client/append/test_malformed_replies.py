@@ -15,6 +15,7 @@ from rangelog_core.errors import SealBlocked, Unavailable
 from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 from rangelog_server.testing import batch
+from tests.support.pd_calls import CallsByName
 
 pytestmark = pytest.mark.virtual
 
@@ -74,7 +75,7 @@ class Server:
         self.listener.append_replied(data_pb2.AppendReply(durable_offset=self.durable_offset))
 
 
-class Cluster:
+class Cluster(CallsByName):
     """Connections and placement driver of three such servers."""
 
     def __init__(self, **servers: Server) -> None:

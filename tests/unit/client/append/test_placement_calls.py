@@ -23,13 +23,14 @@ from rangelog_core.errors import (
 )
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.support.pd_calls import CallsByName
 
 pytestmark = pytest.mark.virtual
 
 SEAL = SealRange(3, 40, ("rs1",), strictly=False)
 
 
-class FakePd:
+class FakePd(CallsByName):
     """Answers as told; notes what it was asked."""
 
     def __init__(self) -> None:

@@ -26,16 +26,17 @@ class CountedCalls:
         self.sizes: list[int] = []
         self.failures: list[Exception] = []
         cursors = client._cursor_calls._client
-        send = cursors.set_cursors
+        send = cursors.call
 
-        async def counted(request: cursor_pb2.SetCursorsRequest, *, timeout_s: float) -> cursor_pb2.SetCursorsResponse:
-            self.sizes.append(len(request.sets))
-            response = await send(request, timeout_s=timeout_s)
-            if self.failures:
-                raise self.failures.pop(0)
-            return response
+        async def counted(request: Any, *args: Any, **kwargs: Any) -> Any:
+            answer = await send(request, *args, **kwargs)
+            if isinstance(request, cursor_pb2.SetCursorsRequest):
+                self.sizes.append(len(request.sets))
+                if self.failures:
+                    raise self.failures.pop(0)
+            return answer
 
-        monkeypatch.setattr(cursors, "set_cursors", counted)
+        monkeypatch.setattr(cursors, "call", counted)
 
 
 async def test_a_consumer_of_a_thousand_streams_commits_in_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from rangelog._read import watch_calls
 from rangelog._read.stream_watches import StreamWatches
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.support.pd_calls import CallsByName
 
 pytestmark = pytest.mark.virtual
 
 
-class FakePd:
+class FakePd(CallsByName):
     """Answers calls from a queue that the test fills; notes what it was asked."""
 
     def __init__(self) -> None:

@@ -6,14 +6,13 @@ import pytest
 
 from rangelog._table.tables import Tables
 from rangelog.errors import InvalidArgument, NamespaceNotFound, TopicExists, TopicKindForbids, TopicNotFound
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import topic_pb2
 from tests.support.table_cluster import TableCluster
 
 
 async def create_topic(cluster: TableCluster, name: str) -> None:
     request = topic_pb2.CreateTopicRequest(request_id=name, namespace="default", name=name)
-    await TopicClient(cluster.pd).create_topic(request, timeout_s=5)
+    await cluster.pd.call(request, topic_pb2.CreateTopicResponse, timeout_s=5)
 
 
 async def test_a_table_is_created_described_listed_and_deleted(cluster: TableCluster, tables: Tables) -> None:

@@ -34,11 +34,12 @@ from rangelog_core.object_keys import object_key
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from tests.support.made_batches import make_batches
+from tests.support.pd_calls import CallsByName
 
 SPANS = ((100, 140), (140, 141), (141, 190), (190, 240))
 
 
-class FakePd:
+class FakePd(CallsByName):
     """Answers as the placement driver does when nothing is wrong, and notes what it was asked."""
 
     def __init__(self, prepared: common_pb2.Object) -> None:
@@ -207,7 +208,7 @@ def test_a_lost_race_raises(tmp_path: Path) -> None:
 def test_a_cluster_that_is_not_upgraded_is_said_to_be_so() -> None:
     """At once, with what to do: its placement drivers would refuse each repack until the timeout."""
 
-    class Versioned:
+    class Versioned(CallsByName):
         version = 4
 
         async def describe_cluster(self, request: Any, timeout_s: float) -> pd_pb2.DescribeClusterResponse:

@@ -12,6 +12,7 @@ from rangelog._topics.cuts import CutFinder
 from rangelog._topics.values import ShardInfo
 from rangelog_core.key_ranges import KeyRange, check_tiling, overlapping
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.support.pd_calls import CallsByName
 
 pytestmark = pytest.mark.virtual
 
@@ -20,7 +21,7 @@ RECORDS = 5
 """In each shard that has ended."""
 
 
-class Rows:
+class Rows(CallsByName):
     """Metadata of streams of which nothing is trimmed."""
 
     @property

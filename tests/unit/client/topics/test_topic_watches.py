@@ -39,7 +39,9 @@ class FakePd:
             raise answer
         return answer
 
-    async def call_service(self, stub_type: Any, method: Any, request: Any, timeout_s: float) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
+        if isinstance(request, pd_pb2.WatchRequest):
+            return await self.watch(request, timeout_s=timeout_s)
         self.listings.append(request)
         if isinstance(self.listed, errors.RangelogError):
             raise self.listed

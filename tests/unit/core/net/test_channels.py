@@ -54,11 +54,11 @@ async def test_a_call_that_nobody_agrees_to_ends_soon(tmp_path_factory: pytest.T
     async with opened(Port.PD_API, certificates.foreign("pd", "m1")) as bad, opened(Port.PD_API, good) as fine:
         pd = PdClient([f"127.0.0.1:{bad.number}"], tls=certificates.tls("client"))
         with pytest.raises(HandshakeFailed, match=r"the certificate of placement driver .* is not accepted"):
-            await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=3_600)
+            await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=3_600)
         await pd.close()
         pd = PdClient([f"127.0.0.1:{bad.number}", f"127.0.0.1:{fine.number}"], tls=certificates.tls("client"))
         with pytest.raises(Exception, match="let in"):
-            await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=60)
+            await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=60)
         await pd.close()
 
 

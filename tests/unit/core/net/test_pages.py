@@ -14,9 +14,10 @@ from rangelog_core.net.manifest_calls import _committed
 from rangelog_core.net.pages import goes_on
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.agent.lost_range_recovery import _ranges_of
+from tests.support.pd_calls import CallsByName
 
 
-class Pd:
+class Pd(CallsByName):
     """A placement driver that lists one object or range, and then nothing, and says each time that there is more."""
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ def _in_turn(*steps: RangelogError | Any) -> Any:
 
 
 async def _servers(client: PdClient, timeout_s: float = 5.0) -> list[str]:
-    response = await client.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)
+    response = await client.call(pd_pb2.ListServersRequest(), pd_pb2.ListServersResponse, timeout_s=timeout_s)
     return [each.name for each in response.servers]
 
 
@@ -140,7 +140,7 @@ async def test_election(start_pd: Any, connect: Connect) -> None:
         )
     )
     request = pd_pb2.CreateStreamRequest(request_id="r1", name="s")
-    response = await connect(pd.address).create_stream(request, timeout_s=10)
+    response = await connect(pd.address).call(request, pd_pb2.CreateStreamResponse, timeout_s=10)
     assert response.stream.name == "s"
     assert [each.request_id for _, each in pd.calls] == ["r1"] * 5
 
@@ -218,7 +218,7 @@ async def test_answers_are_not_repeated(start_pd: Any, connect: Connect, error: 
     """An error that is an answer comes back at once, as itself, after one try."""
     pd = await start_pd(SealRange=_raising(error))
     with pytest.raises(type(error)) as caught:
-        await connect(pd.address).seal_range(pd_pb2.SealRangeRequest(), timeout_s=5)
+        await connect(pd.address).call(pd_pb2.SealRangeRequest(), pd_pb2.SealRangeResponse, timeout_s=5)
     assert caught.value.epoch == error.epoch
     assert len(pd.calls) == 1
 
@@ -227,7 +227,11 @@ async def test_waits_for_a_place(start_pd: Any, connect: Connect) -> None:
     """Creating a range waits for range servers to come up; test_pd_client_outcomes.py has what it says if they do not."""
     found = pd_pb2.CreateRangeResponse(range=common_pb2.Range(index=3))
     pd = await start_pd(CreateRange=_in_turn(errors.NoPlacement("two needed"), found))
-    assert (await connect(pd.address).create_range(pd_pb2.CreateRangeRequest(), timeout_s=5)).range.index == 3
+    assert (
+        await connect(pd.address).call(
+            pd_pb2.CreateRangeRequest(), pd_pb2.CreateRangeResponse, timeout_s=5, wait_for_placement=True
+        )
+    ).range.index == 3
 
 
 async def test_token(start_pd: Any, connect: Connect) -> None:
@@ -249,7 +253,9 @@ async def test_many_calls_at_once(start_pd: Any, connect: Connect) -> None:
     follower = await start_pd(DescribeStream=_raising(errors.NotLeader("not me", address=leader.address)))
     client = connect(follower.address, leader.address)
     requests = [pd_pb2.DescribeStreamRequest(name=f"s{number}") for number in range(200)]
-    answers = await asyncio.gather(*(client.describe_stream(each, timeout_s=10) for each in requests))
+    answers = await asyncio.gather(
+        *(client.call(each, pd_pb2.DescribeStreamResponse, timeout_s=10) for each in requests)
+    )
     assert [each.stream.name for each in answers] == [each.name for each in requests]
     assert len(client._channels) == 2
 

@@ -81,7 +81,7 @@ async def test_an_earlier_try_is_remembered(
 ) -> None:
     """When a try of a command may have been carried out, later refusals do not make its outcome known."""
     pd = await start_pd(CreateStream=_in_turn(first, then, clock.ends_after(then)))
-    error = await _outcome(connect(pd.address).create_stream(COMMAND, timeout_s=60))
+    error = await _outcome(connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=60))
     assert type(error) is errors.OutcomeUnknown and error.outcome_unknown and error.retriable
     assert "may have been carried out" in error.message
     cut_off = "did not answer in time"  # a try is short here, and the machine may be busy
@@ -92,7 +92,7 @@ async def test_an_earlier_try_is_remembered(
 async def test_another_member_knew_nothing(start_pd: Any, connect: Connect, dead_address: str) -> None:
     """A leader that took the command and was lost, then members that are down: the outcome is unknown."""
     pd = await start_pd(CreateStream=_in_turn(_never))
-    error = await _outcome(connect(pd.address, dead_address).create_stream(COMMAND, timeout_s=0.4))
+    error = await _outcome(connect(pd.address, dead_address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=0.4))
     assert type(error) is errors.OutcomeUnknown
 
 
@@ -105,7 +105,7 @@ async def test_a_member_that_dies_under_a_command(start_pd: Any, connect: Connec
         await _never()
 
     pd = await start_pd(CreateStream=_in_turn(never))
-    call = asyncio.create_task(connect(pd.address).create_stream(COMMAND, timeout_s=1.0))
+    call = asyncio.create_task(connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=1.0))
     await reached.wait()
     await pd.server.stop(0)
     assert type(await _outcome(call)) is errors.OutcomeUnknown
@@ -140,7 +140,7 @@ async def test_a_cut_connection(
     proxy = await asyncio.start_server(forward, "127.0.0.1", 0)
     client = connect(f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
     clock.pauses_left = 3
-    error = await _outcome(client.create_stream(COMMAND, timeout_s=60))
+    error = await _outcome(client.call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=60))
     assert type(error) is errors.OutcomeUnknown and "cannot be reached" in error.message
 
 
@@ -151,7 +151,7 @@ async def test_nothing_was_sent(
     monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
     for address in (dead_address, "no.such.host.invalid:7100"):
         clock.pauses_left = 3
-        error = await _outcome(connect(address).create_stream(COMMAND, timeout_s=60))
+        error = await _outcome(connect(address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=60))
         assert type(error) is errors.Unavailable and not error.outcome_unknown, error
 
 
@@ -162,7 +162,7 @@ async def test_refusals_alone_are_certain(
     """Where every try was refused, or nothing was sent, the command was not carried out."""
     monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 5.0)
     pd = await start_pd(CreateStream=_in_turn(then, then, clock.ends_after(then)))
-    error = await _outcome(connect(pd.address).create_stream(COMMAND, timeout_s=60))
+    error = await _outcome(connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=60))
     assert type(error) is errors.Unavailable and not error.outcome_unknown
     assert len(pd.calls) == 3
 
@@ -183,7 +183,7 @@ async def test_answers_after_an_unknown_try(
 ) -> None:
     """A repeated request id gets its first answer, so that one is true; who knew nothing of the first try proves nothing."""
     pd = await start_pd(CreateStream=_in_turn(errors.OutcomeUnknown("perhaps"), answer))
-    error = await _outcome(connect(pd.address).create_stream(COMMAND, timeout_s=2))
+    error = await _outcome(connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=2))
     assert type(error) is type(answer) and error.epoch == answer.epoch
     assert error.outcome_unknown is unknown
     assert ("may have been carried out" in error.message) is unknown
@@ -192,7 +192,7 @@ async def test_answers_after_an_unknown_try(
 async def test_a_failure_inside_the_driver(start_pd: Any, connect: Connect) -> None:
     """A command that ended in a defect of the driver may have been carried out before it."""
     pd = await start_pd(CreateStream=_in_turn(_crash))
-    error = await _outcome(connect(pd.address).create_stream(COMMAND, timeout_s=2))
+    error = await _outcome(connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=2))
     assert type(error) is errors.InternalError and error.outcome_unknown
 
 
@@ -203,8 +203,17 @@ async def test_no_place(start_pd: Any, connect: Connect, clock: CallClock, monke
     steps = (perhaps, no_place, clock.ends_after(no_place))
     pd = await start_pd(SealRange=_in_turn(*steps), CreateRange=_in_turn(*steps))
     client = connect(pd.address)
-    sealed = await _outcome(client.seal_range(pd_pb2.SealRangeRequest(request_id="r1"), timeout_s=60))
-    created = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r2"), timeout_s=60))
+    sealed = await _outcome(
+        client.call(pd_pb2.SealRangeRequest(request_id="r1"), pd_pb2.SealRangeResponse, timeout_s=60)
+    )
+    created = await _outcome(
+        client.call(
+            pd_pb2.CreateRangeRequest(request_id="r2"),
+            pd_pb2.CreateRangeResponse,
+            timeout_s=60,
+            wait_for_placement=True,
+        )
+    )
     assert (type(sealed), sealed.outcome_unknown) == (errors.NoPlacement, False)
     assert (type(created), created.outcome_unknown) == (errors.NoPlacement, True)
 
@@ -220,7 +229,11 @@ async def test_no_place_that_stays(
     not_me = errors.NotLeader("not me", address=leader.address)
     one, other = await start_pd(CreateRange=_in_turn(not_me)), await start_pd(CreateRange=_in_turn(not_me))
     client = connect(one.address, leader.address, other.address)
-    error = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r"), timeout_s=60))
+    error = await _outcome(
+        client.call(
+            pd_pb2.CreateRangeRequest(request_id="r"), pd_pb2.CreateRangeResponse, timeout_s=60, wait_for_placement=True
+        )
+    )
     assert type(error) is errors.NoPlacement and not error.outcome_unknown
     assert error.message == refusal.message
     assert (len(one.calls), len(leader.calls), len(other.calls)) == (1, tries, 0)
@@ -234,7 +247,7 @@ async def test_an_answer_in_the_end(start_pd: Any, connect: Connect) -> None:
         return found
 
     pd = await start_pd(CreateStream=_in_turn(errors.OutcomeUnknown("perhaps"), _never, answer))
-    assert await connect(pd.address).create_stream(COMMAND, timeout_s=5) == found
+    assert await connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=5) == found
 
 
 async def test_closed_under_a_command(start_pd: Any, connect: Connect) -> None:
@@ -253,7 +266,7 @@ async def test_closed_under_a_command(start_pd: Any, connect: Connect) -> None:
         reached.clear()
         pd = await start_pd(CreateStream=_in_turn(step))
         client = connect(pd.address)
-        call = asyncio.create_task(client.create_stream(COMMAND, timeout_s=3_600))
+        call = asyncio.create_task(client.call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=3_600))
         await reached.wait()
         await client.close()
         error = await _outcome(call)
@@ -269,7 +282,7 @@ async def test_cancelled_command(start_pd: Any, connect: Connect) -> None:
         await _never()
 
     pd = await start_pd(CreateStream=_in_turn(errors.OutcomeUnknown("perhaps"), never))
-    call = asyncio.create_task(connect(pd.address).create_stream(COMMAND, timeout_s=30))
+    call = asyncio.create_task(connect(pd.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=30))
     await reached.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -289,12 +302,12 @@ async def test_reads_change_nothing(
     refusal = clock.ends_after(errors.Unavailable("no majority answers"))
     pd = await start_pd(DescribeStream=_in_turn(unanswered, refusal))
     client = connect(pd.address)
-    error = await _outcome(client.describe_stream(read, timeout_s=60))
+    error = await _outcome(client.call(read, pd_pb2.DescribeStreamResponse, timeout_s=60))
     assert type(error) is errors.Unavailable and not error.outcome_unknown
     monkeypatch.setattr(pd_client, "TRY_TIMEOUT_S", 0.1)
     pd.on("DescribeStream", _in_turn(_never))
     clock.pauses_left = 1
-    assert type(await _outcome(client.describe_stream(read, timeout_s=60))) is errors.RequestTimeout
+    assert type(await _outcome(client.call(read, pd_pb2.DescribeStreamResponse, timeout_s=60))) is errors.RequestTimeout
 
 
 async def test_a_reason_is_told_though_the_last_try_ran_out_of_time(
@@ -305,5 +318,5 @@ async def test_a_reason_is_told_though_the_last_try_ran_out_of_time(
     reason = errors.Unavailable("topics need cluster version 4")
     late = clock.ends_after(errors.RequestTimeout("the call took longer than 30 s"))
     member = await start_pd(CreateStream=_in_turn(reason, late))
-    caught = await _outcome(connect(member.address).create_stream(COMMAND, timeout_s=60))
+    caught = await _outcome(connect(member.address).call(COMMAND, pd_pb2.CreateStreamResponse, timeout_s=60))
     assert isinstance(caught, errors.OutcomeUnknown) and "topics need cluster version 4" in caught.message

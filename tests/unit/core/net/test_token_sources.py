@@ -78,7 +78,7 @@ async def test_no_signed_token_goes_out_unencrypted(monkeypatch: pytest.MonkeyPa
     assert SIGNED not in refused.value.message and text_for("s3cret", None, address) == "s3cret"
     pd = PdClient([address], token=lambda: SIGNED)
     with pytest.raises(ConfigInvalid, match="unencrypted connection"):
-        await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=5)
+        await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=5)
     await pd.close()
     with pytest.raises(ConfigInvalid, match="unencrypted connection"):
         await DataConnection.connect(address, replica_id("rs1", 1), token=SIGNED, timeout_s=5)

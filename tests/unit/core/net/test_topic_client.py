@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from rangelog_core.errors import KeyRangeGap, NotLeader, StreamSealed
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2, pd_pb2, topic_pb2
 from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer, add_BrokersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
@@ -70,17 +67,14 @@ async def members() -> AsyncIterator[list[tuple[Member, str]]]:
 async def test_each_call_reaches_the_leader(members: list[tuple[Member, str]]) -> None:
     """Under its own name, over one connection to each member."""
     pd = PdClient([members[0][1]])
-    for client, pb, methods in (
-        (TopicClient(pd), topic_pb2, TOPIC_METHODS),
-        (BrokerClient(pd), broker_pb2, BROKER_METHODS),
-    ):
+    for pb, methods in ((topic_pb2, TOPIC_METHODS), (broker_pb2, BROKER_METHODS)):
         for method in methods:
-            call = getattr(client, re.sub(r"(?<!^)([A-Z])", r"_\1", method.name).lower())
-            await call(getattr(pb, method.input_type.name)(), timeout_s=5)
+            request, response = getattr(pb, method.input_type.name)(), getattr(pb, method.output_type.name)
+            await pd.call(request, response, timeout_s=5)
     assert members[1][0].calls == [each.name for each in (*TOPIC_METHODS, *BROKER_METHODS)]
     assert len(members[0][0].calls) == 1, "the leader is remembered"
     with pytest.raises(StreamSealed) as sealed:
-        await pd.open_writer(pd_pb2.OpenWriterRequest(request_id="o"), timeout_s=5)
+        await pd.call(pd_pb2.OpenWriterRequest(request_id="o"), pd_pb2.OpenWriterResponse, timeout_s=5)
     assert sealed.value.offset == 7
     assert len(pd._channels) == 2
     await pd.close()
@@ -91,6 +85,6 @@ async def test_an_error_comes_as_its_own_class(members: list[tuple[Member, str]]
     members[1][0].error = KeyRangeGap("no key range covers the keys from 0 on")
     pd = PdClient([members[1][1]])
     with pytest.raises(KeyRangeGap, match="from 0 on"):
-        await TopicClient(pd).start_scale(topic_pb2.StartScaleRequest(request_id="s"), timeout_s=5)
+        await pd.call(topic_pb2.StartScaleRequest(request_id="s"), topic_pb2.StartScaleResponse, timeout_s=5)
     assert members[1][0].calls == ["StartScale"]
     await pd.close()

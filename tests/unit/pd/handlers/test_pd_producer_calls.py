@@ -15,15 +15,13 @@ from rangelog._produce.topic_map import TopicMap, topic_reference
 from rangelog_core.errors import NotOwner, TopicNotFound, Unavailable
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.key_ranges import KEY_SPACE_END
-from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.net.routes import route_of
 from rangelog_pd.handlers import brokers, topics
 from rangelog_pd.handlers.service import bound
 from rangelog_proto.v1 import broker_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
-from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
 from tests.support.pd_topics import part, refer, true_end
 
 numbers = itertools.count(1)
@@ -34,15 +32,16 @@ class HandlersPd(PdClient):
 
     def __init__(self, driver: Any) -> None:
         super().__init__(["fake:1"])
-        self._services = {True: bound(driver, "Topics"), False: bound(driver, "Brokers")}
+        self._services = {f"rangelog.v1.{name}": bound(driver, name) for name in ("Topics", "Brokers")}
         self.after_call: Callable[[], Any] | None = None
 
-    async def _call(self, method: Callable[[Any], Any], request: Any, timeout_s: float, **options: Any) -> Any:
+    async def call(self, request: Any, response: Any, *, timeout_s: float, **_: Any) -> Any:
         copy = type(request).FromString(request.SerializeToString())
-        response = await method(self._services[options["stub_type"] is TopicsStub])(copy, None)
+        route = route_of(type(request))
+        answer = await getattr(self._services[route.service], route.name)(copy, None)
         if self.after_call is not None:
             await self.after_call()
-        return type(response).FromString(response.SerializeToString())
+        return type(answer).FromString(answer.SerializeToString())
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ async def test_a_producer_follows_the_map_over_scales(calls: Any, monkeypatch: p
     """By page, with ended shards while they may be asked for, without them otherwise; each map is of one version."""
     monkeypatch.setattr(topic_maps, "SHARD_PAGE_SIZE_MAX", 3)
     pd = HandlersPd(calls.driver)
-    topic_map = TopicMap(TopicClient(pd), topic_reference("t"))
+    topic_map = TopicMap(pd, topic_reference("t"))
     await topic_map.load(5)
     assert kept(topic_map) == rows(calls) and topic_map.version == 1
     assert not await topic_map.refresh(keep_ended=False)
@@ -132,12 +131,12 @@ async def test_a_listing_that_never_comes_to_rest_ends(calls: Any, monkeypatch: 
 
     pd.after_call = scale_again
     with pytest.raises(Unavailable):
-        await TopicMap(TopicClient(pd), topic_reference("default/t")).load(5)
+        await TopicMap(pd, topic_reference("default/t")).load(5)
 
 
 async def test_a_topic_that_is_gone_is_reported_as_such(calls: Any) -> None:
     """Also when another topic has its name by now: the id counts."""
-    topic_map = TopicMap(TopicClient(HandlersPd(calls.driver)), topic_reference("t"))
+    topic_map = TopicMap(HandlersPd(calls.driver), topic_reference("t"))
     await topic_map.load(5)
     delete = pb.DeleteTopicRequest(request_id="d", topic=refer(1), force=True)
     await topics.delete_topic(calls.driver, delete)
@@ -145,12 +144,12 @@ async def test_a_topic_that_is_gone_is_reported_as_such(calls: Any) -> None:
     with pytest.raises(TopicNotFound):
         await topic_map.refresh(keep_ended=False)
     with pytest.raises(TopicNotFound):
-        await TopicMap(TopicClient(HandlersPd(calls.driver)), topic_reference("t")).load(5)
+        await TopicMap(HandlersPd(calls.driver), topic_reference("t")).load(5)
 
 
 async def test_owners_are_found_where_shards_are_assigned(calls: Any) -> None:
     """None before a broker is there; its address and incarnation afterwards."""
-    owners = OwnerLookup(BrokerClient(HandlersPd(calls.driver)), DataConnections())
+    owners = OwnerLookup(HandlersPd(calls.driver), DataConnections())
     with pytest.raises(NotOwner):
         await owners.find((1, 0))
     register = broker_pb2.RegisterBrokerRequest(request_id="b", name="b1", incarnation=7, address="h:1")
@@ -165,7 +164,7 @@ async def test_owners_are_found_where_shards_are_assigned(calls: Any) -> None:
 async def test_the_last_owner_is_asked_first(calls: Any) -> None:
     """At the first attempt, and if there is a connection to it; otherwise any broker."""
     connections = DataConnections()
-    owners = OwnerLookup(BrokerClient(HandlersPd(calls.driver)), connections)
+    owners = OwnerLookup(HandlersPd(calls.driver), connections)
     brokers_of = {name: ReplicaId(name, Incarnation(7)) for name in ("b1", "b2", "b3")}
     for broker in brokers_of.values():
         owners._known[broker] = "h:1"

@@ -12,6 +12,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.registration import register, registration
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.settings import RangeServerSettings
+from tests.support.pd_calls import CallsByName
 
 
 def test_a_server_says_where_it_is_and_what_it_is_chosen_by(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_a_server_says_where_it_is_and_what_it_is_chosen_by(tmp_path: Path) -> N
 async def test_a_directory_that_never_counts_again_ends_the_server() -> None:
     """It does not ask again: no later answer can be another one."""
 
-    class Driver:
+    class Driver(CallsByName):
         asked = 0
 
         async def register_server(self, request: pb.RegisterServerRequest, *, timeout_s: float) -> Any:

@@ -20,6 +20,7 @@ from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader
 from tests.corruption.s3_faults import sealed_store
 from tests.support.made_batches import make_batches
+from tests.support.pd_calls import CallsByName
 
 COMMITTED = common_pb2.OBJECT_STATE_COMMITTED
 DIRECTIVE = pb.Directive(
@@ -27,7 +28,7 @@ DIRECTIVE = pb.Directive(
 )
 
 
-class Driver:
+class Driver(CallsByName):
     """The placement driver's part: two ranges of ten records, one object each, trimmed to offset 4."""
 
     def __init__(self, store: FileStore, directory: Path) -> None:
@@ -48,9 +49,7 @@ class Driver:
         self.prepares: list[pb.PrepareRepackRequest] = []
         self.commits: list[pb.CommitRepackRequest] = []
 
-    async def call_service(
-        self, stub: Any, method: Any, request: Any, timeout_s: float
-    ) -> tier_pb2.FindObjectsResponse:
+    async def find_objects(self, request: Any, timeout_s: float) -> tier_pb2.FindObjectsResponse:
         """Of the service Tier: FindObjects."""
         found = [self.objects[each] for each in request.object_ids if each in self.objects]
         return tier_pb2.FindObjectsResponse(objects=found)

@@ -18,12 +18,13 @@ from rangelog_core.object_keys import manifest_key, object_key
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_server.tier import manifests
 from rangelog_server.tier.manifests import ManifestUpkeep
+from tests.support.pd_calls import CallsByName
 from tests.support.waiting import until
 
 STREAM = 7
 
 
-class PlayedDriver:
+class PlayedDriver(CallsByName):
     """The placement driver's part: one stream, whose objects and trim offset the test changes."""
 
     def __init__(self, name: str = "flights") -> None:
@@ -63,7 +64,7 @@ class PlayedDriver:
             self.stale = None
         return pd_pb2.ListObjectsResponse(objects=found[:2], more=len(found) > 2)
 
-    async def call_service(self, stub: Any, method: Any, request: Any, timeout_s: float) -> Any:
+    async def describe_topic(self, request: Any, timeout_s: float) -> Any:
         """See PdClient."""
         if self.gone:
             raise TopicNotFound("no topic 4")

@@ -18,6 +18,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader
 from tests.corruption.s3_faults import sealed_store
+from tests.support.pd_calls import CallsByName
 from tests.support.waiting import until
 
 RECORDS = 5
@@ -28,7 +29,7 @@ UPLOAD = pb.Directive(
 )
 
 
-class Driver:
+class Driver(CallsByName):
     """The placement driver's part: hands out one object."""
 
     def __init__(self) -> None:
