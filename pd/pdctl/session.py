@@ -30,8 +30,8 @@ from rangelog_core.errors import RangelogError
 if TYPE_CHECKING:
     from rangelog import Client
     from rangelog.context import Context
-    from rangelog_core.net.inspection_client import PeerClient
     from rangelog_core.net.pd_client import PdClient
+    from rangelog_core.net.peer_client import PeerClient
     from rangelog_core.net.tls import TlsConfig
     from rangelog_core.net.token_sources import Token
 
@@ -168,7 +168,7 @@ class Session:
 
     def peer(self, address: str, peer: str) -> PeerClient:
         """Return calls to one process by its address; `peer`: what messages call it. Use it with `async with`."""
-        from rangelog_core.net.inspection_client import PeerClient
+        from rangelog_core.net.peer_client import PeerClient
         from rangelog_core.net.principals import Role
 
         of_kinds = {"placement driver ": Role.PD, "broker ": Role.BROKER}

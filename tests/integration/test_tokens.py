@@ -15,7 +15,7 @@ import pytest
 import rangelog
 from rangelog.errors import HandshakeFailed, RangelogError, RightMissing, RoleForbids, Unauthorized, Unavailable
 from rangelog_cli.local.processes import Cluster
-from rangelog_core.net.inspection_client import PeerClient
+from rangelog_core.net.peer_client import PeerClient
 from rangelog_core.net.principals import Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.tokens import TEXT_LENGTH_MAX

@@ -122,9 +122,11 @@ RIGHTS: tuple[Mutant, ...] = (
     rare("rights-names-once-told", "what an administrator has asked a broker for is told to every client",
          "rangelog._consume.group_shards",
          "        try:\n"
-         "            topic = (await self._topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=CALL_TIMEOUT_S)).topic\n        exc",
+         "            topic = (await self._topics.call(request, topic_pb2.DescribeTopicResponse, "
+         "timeout_s=CALL_TIMEOUT_S)).topic\n        exc",
          "        if topic_id in self._names:\n            return self._names[topic_id]\n        try:\n"
-         "            topic = (await self._topics.call(request, topic_pb2.DescribeTopicResponse, timeout_s=CALL_TIMEOUT_S)).topic\n        exc",
+         "            topic = (await self._topics.call(request, topic_pb2.DescribeTopicResponse, "
+         "timeout_s=CALL_TIMEOUT_S)).topic\n        exc",
          "pd/handlers/test_pd_acting.py"),
     rare("rights-session-for-anybody", "a client without a right uses up the sessions of a journal",
          "rangelog_broker.serving.needs", "    \"Groups/OpenGroupSession\": _group_session,\n",

@@ -49,5 +49,13 @@ def watch_answers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClust
         return call
 
     watch(Machine, "_decide", decide)
-    handlers = service._HANDLERS
-    stack.enter_context(mock.patch.dict(handlers, {"SealRanges": answering(handlers["SealRanges"])}))
+    watched = [
+        each._replace(
+            calls=tuple(
+                call._replace(handler=answering(call.handler)) if call.name == "SealRanges" else call
+                for call in each.calls
+            )
+        )
+        for each in service.SERVICES
+    ]
+    stack.enter_context(mock.patch.object(service, "SERVICES", watched))

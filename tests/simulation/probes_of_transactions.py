@@ -17,6 +17,7 @@ from rangelog_core.errors import Unavailable
 from rangelog_core.ids import topic_of_stream_name
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
+from rangelog_proto.v1 import pd_pb2
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_time import here
 
@@ -123,12 +124,14 @@ def _watch_takeovers(watch: Any, cluster: VirtualCluster) -> None:
         await inner(self, *args)
         cluster.open_shards[self] = here()
 
-    async def pd_watch(self: PdClient, inner: Any, request: Any, **more: Any) -> Any:
-        response = await inner(self, request, **more)
+    async def pd_call(self: PdClient, inner: Any, request: Any, response: Any, **more: Any) -> Any:
+        answer = await inner(self, request, response, **more)
+        if not isinstance(answer, pd_pb2.WatchResponse):
+            return answer
         name = here().name
-        if cluster.topic_ambushes is not None and any(row.broker != name for row in response.assignments):
+        if cluster.topic_ambushes is not None and any(row.broker != name for row in answer.assignments):
             await cluster.topic_ambushes.withdrawn(name)
-        return response
+        return answer
 
     async def claim(self: Writer, inner: Any) -> None:
         is_shard = topic_of_stream_name(self.stream) is not None and not self.stream.endswith("-side")
@@ -140,5 +143,5 @@ def _watch_takeovers(watch: Any, cluster: VirtualCluster) -> None:
     watch(OwnedShard, "_restore", restore)
     watch(OwnedShard, "_prove_or_end", prove)
     watch(SideLog, "open", open_side)
-    watch(PdClient, "watch", pd_watch)
+    watch(PdClient, "call", pd_call)
     watch(Writer, "claim", claim)

@@ -176,14 +176,14 @@ def watch_packing(watch: Any, cluster: VirtualCluster) -> None:
             await pause()
         return prepared
 
-    async def commit(self: PdClient, inner: Any, request: pd_pb2.CommitRepackRequest, *, timeout_s: float) -> Any:
-        if request.packer in cluster.servers:
+    async def commit(self: PdClient, inner: Any, request: Any, response: Any, **more: Any) -> Any:
+        if isinstance(request, pd_pb2.CommitRepackRequest) and request.packer in cluster.servers:
             await pause()
-        return await inner(self, request, timeout_s=timeout_s)
+        return await inner(self, request, response, **more)
 
     watch(ObjectPacker, "repack_objects", repack)
     watch(Repacker, "_prepare", prepare)
-    watch(PdClient, "commit_repack", commit)
+    watch(PdClient, "call", commit)
 
 
 async def trim_under(clients: Clients, life: Life) -> None:

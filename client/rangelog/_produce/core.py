@@ -487,16 +487,14 @@ class ProducerCore:
             self._pump(shard_id)
 
     def _forget_lanes(self) -> None:
-        for shard_id in [each for each, lane in self._lanes.items() if lane.ended and not lane.unresolved]:
-            del self._lanes[shard_id]
+        self._lanes = {each: lane for each, lane in self._lanes.items() if not lane.ended or lane.unresolved}
 
     def _ancestors(self, shard_id: int) -> Iterator[int]:
         """Yield all ancestors of a shard."""
         pending, seen = [shard_id], {shard_id}
         while pending:
             shard = self._shards.get(pending.pop())
-            for before in shard.predecessors if shard is not None else ():
-                if before not in seen:
-                    seen.add(before)
-                    pending.append(before)
-                    yield before
+            new = [each for each in (shard.predecessors if shard is not None else ()) if each not in seen]
+            seen.update(new)
+            pending += new
+            yield from new

@@ -125,7 +125,7 @@ class PdClient:
         note_call()
         deadline = time.monotonic() + timeout_s
         tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._contact, self._channels.tls)
-        attempt, began = 0, time.monotonic()
+        attempt, began = 0, deadline - timeout_s
         while time.monotonic() < deadline and not self._closed:
             for endpoint in self._order():
                 left = deadline - time.monotonic()
@@ -150,10 +150,8 @@ class PdClient:
                     break
                 if not last.retriable or (isinstance(last, NoPlacement) and not wait_for_placement):
                     raise tries.answer(last)
-                if isinstance(last, NotLeader) and self._leader:
-                    break  # retry at once at the leader that the error names
-                if isinstance(last, NoPlacement):
-                    break  # an error of the leader itself: retry there after a pause
+                if isinstance(last, NoPlacement) or (isinstance(last, NotLeader) and self._leader):
+                    break  # retry at the leader, at once where the error names it, else after a pause
             attempt += 1
             if attempt == REFUSED_ROUNDS_MAX and tries.only_refused:
                 break  # certificates do not change while a call waits

@@ -17,8 +17,8 @@ from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.net.pages import goes_on
 
 if TYPE_CHECKING:
-    from rangelog_core.net.inspection_client import PeerClient
     from rangelog_core.net.pd_client import PdClient
+    from rangelog_core.net.peer_client import PeerClient
 
 RANGES_PAGE_SIZE = 500
 PEERS_MAX = 1_000

@@ -150,8 +150,8 @@ CALLS = (
         "OpenWriters",
         open_writers,
         WITH_PD,
-        needs=needs.Batch("writers", needs.of_stream(needs.WRITES), pb.OpenWritersResponse),
+        needs=needs.NeedsOfItems("writers", needs.of_stream(needs.WRITES), pb.OpenWritersResponse),
         check=audit.check_writer,
     ),
-    Call("SealRanges", seal_ranges, WITH_PD, needs=needs.Batch("seals", needs.seal, pb.SealRangesResponse)),
+    Call("SealRanges", seal_ranges, WITH_PD, needs=needs.NeedsOfItems("seals", needs.seal, pb.SealRangesResponse)),
 )

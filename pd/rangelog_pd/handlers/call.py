@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rangelog_core.net.principals import Principal, Role
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.needs import Batch, Listing, Needs
+from rangelog_pd.handlers.needs import Needs, NeedsOfItems, NeedsOfRows
 
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
@@ -38,7 +38,7 @@ class Call(NamedTuple):
     name: str
     handler: Callable[..., Awaitable[Any]]
     roles: frozenset[Role]
-    needs: Needs | Batch | Listing | None = None
+    needs: Needs | NeedsOfItems | NeedsOfRows | None = None
     audit: Callable[[Any], str] | None = None
     secret: bool = False
     hidden_by_restore: bool = False

@@ -15,7 +15,7 @@ from rangelog_core.net.principals import Principal, Role
 from rangelog_core.rights import ANY, Verb, right_missing
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.call import Handler
-from rangelog_pd.handlers.needs import NAMESPACE, Batch, Listing, Need, Needs
+from rangelog_pd.handlers.needs import NAMESPACE, Need, Needs, NeedsOfItems, NeedsOfRows
 from rangelog_pd.state.batches import call_error
 from rangelog_pd.state.resources import decide
 from rangelog_pd.state.store import State
@@ -24,7 +24,11 @@ from rangelog_server_common.tokens.bounds import check_unbound, left, token_boun
 
 
 async def serve(
-    driver: Driver, needs: Needs | Batch | Listing | None, handler: Handler, request: Any, client: Principal | None
+    driver: Driver,
+    needs: Needs | NeedsOfItems | NeedsOfRows | None,
+    handler: Handler,
+    request: Any,
+    client: Principal | None,
 ) -> Any:
     """Make a call for a client, as far as it may. `client`: None for who is no client. Raises RightMissing."""
     if client is None:
@@ -33,9 +37,9 @@ async def serve(
     if not driver.machine.state.rights.enforced:
         check_unbound(client)
         return await handler(driver, request)
-    if isinstance(needs, Batch):
+    if isinstance(needs, NeedsOfItems):
         return await _serve_batch(driver, needs, handler, request, client)
-    if isinstance(needs, Listing):
+    if isinstance(needs, NeedsOfRows):
         return _visible(driver, needs, await handler(driver, request), client)
     with driver.state() as state:
         error = _refusal(state, client, needs(state, request)) if needs is not None else _unknown(str(client))
@@ -67,7 +71,7 @@ def _unknown(principal: str) -> RangelogError:
     return right_missing(principal, Verb.ADMIN, NAMESPACE, "*")
 
 
-async def _serve_batch(driver: Driver, batch: Batch, handler: Handler, request: Any, client: Principal) -> Any:
+async def _serve_batch(driver: Driver, batch: NeedsOfItems, handler: Handler, request: Any, client: Principal) -> Any:
     items = getattr(request, batch.items)
     with driver.state() as state:
         refused = {
@@ -91,7 +95,7 @@ async def _serve_batch(driver: Driver, batch: Batch, handler: Handler, request: 
     return response
 
 
-def _visible(driver: Driver, listing: Listing, response: Any, client: Principal) -> Any:
+def _visible(driver: Driver, listing: NeedsOfRows, response: Any, client: Principal) -> Any:
     rows = list(getattr(response, listing.rows))
     del getattr(response, listing.rows)[:]
     with driver.state() as state:

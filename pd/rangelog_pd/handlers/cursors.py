@@ -75,7 +75,7 @@ CALLS = (
         "SetCursors",
         set_cursors,
         USERS,
-        needs=needs.Batch("sets", needs.of_cursor(Verb.READ), pb.SetCursorsResponse),
+        needs=needs.NeedsOfItems("sets", needs.of_cursor(Verb.READ), pb.SetCursorsResponse),
     ),
     Call("GetCursor", get_cursor, USERS, needs=needs.of_cursor(Verb.READ)),
     Call("ListCursors", list_cursors, USERS, needs=needs.of_cursor(Verb.READ)),

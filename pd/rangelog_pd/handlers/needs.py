@@ -101,7 +101,7 @@ def nothing(state: State, request: Any) -> Iterator[Need]:
     return iter(())
 
 
-class Batch(NamedTuple):
+class NeedsOfItems(NamedTuple):
     """A call of many items, each of which has needs of its own."""
 
     items: str
@@ -109,13 +109,15 @@ class Batch(NamedTuple):
     response: type[Any]
 
 
-class Listing(NamedTuple):
+class NeedsOfRows(NamedTuple):
     """A call whose response leaves out the rows of what the client may do nothing to."""
 
     rows: str
     resource: Callable[[Any], rights_pb2.AccessResource]
 
 
-STREAMS = Listing("streams", lambda row: rights_pb2.AccessResource(kind=STREAM, name=row.name))
-TOPICS = Listing("topics", lambda row: rights_pb2.AccessResource(kind=TOPIC, name=full_name(row.namespace, row.name)))
-NAMESPACES = Listing("namespaces", lambda row: rights_pb2.AccessResource(kind=NAMESPACE, name=row.name))
+STREAMS = NeedsOfRows("streams", lambda row: rights_pb2.AccessResource(kind=STREAM, name=row.name))
+TOPICS = NeedsOfRows(
+    "topics", lambda row: rights_pb2.AccessResource(kind=TOPIC, name=full_name(row.namespace, row.name))
+)
+NAMESPACES = NeedsOfRows("namespaces", lambda row: rights_pb2.AccessResource(kind=NAMESPACE, name=row.name))

@@ -15,7 +15,7 @@ from rangelog.testing import FakeCluster
 from rangelog_broker.rest.guard import Guard
 from rangelog_core import tracing
 from rangelog_core.errors import Unauthorized, Unavailable
-from rangelog_core.net.inspection_client import PeerClient
+from rangelog_core.net.peer_client import PeerClient
 from rangelog_proto.v1 import logs_pb2
 from rangelog_server_common.grpc_server import GrpcServer
 from tests.support.spans import Spans, recorded

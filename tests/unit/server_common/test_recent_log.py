@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangelog_core.errors import InvalidArgument, Unauthorized
-from rangelog_core.net.inspection_client import PeerClient
+from rangelog_core.net.peer_client import PeerClient
 from rangelog_proto.v1 import logs_pb2
 from rangelog_server_common import recent_log
 from rangelog_server_common.grpc_server import GrpcServer

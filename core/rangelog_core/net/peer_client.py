@@ -1,7 +1,4 @@
-"""Calls by which operators read a cluster: of the placement driver, over the connections of a PdClient; of range servers.
-
-Example: `await InspectionClient(pd).inspect_ranges(InspectRangesRequest(name="flights"), timeout_s=5)`.
-"""
+"""Calls on one process by its address, as operators make them: a range server, one placement driver, a broker."""
 
 from __future__ import annotations
 
