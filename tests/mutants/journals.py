@@ -13,6 +13,11 @@ def _seeds(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(f"rangelog_broker.journal.{module}", old, new),), first_seed=7, every=8)
 
 
+def _versions(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    """Only in the seeds that have a topic: two of three of these begin with brokers of two versions."""
+    return Mutant(name, harm, (Edit(module, old, new),), first_seed=17, every=24)
+
+
 def _tested(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
     return rare(name, harm, module, old, new, test if test.startswith("tests/") else f"broker/{test}")
 
@@ -31,6 +36,8 @@ JOURNALS: tuple[Mutant, ...] = (
              "            future = self._writer.submit(proposed.value)\n",
              "            future = self._writer.submit(proposed.value)\n"
              "            self._loop.call_soon(lambda: self.closed or self._apply(proposed.offset + 1))\n"),
+    _versions("journal-session-by-lot-too-soon", "an earlier broker cannot open the journals of the later ones",
+              "rangelog_broker.journal.owner", "number if self.fold.level >= LEVEL_BROKERS else 0", "number"),
     _tested("journal-snapshot-ahead", "a snapshot is said to cover what was in flight when it was captured",
           "rangelog_broker.journal.owner",
           "self._covers = self.fold.applied_offset", "self._covers = self.next_offset", "journal/test_journal.py"),

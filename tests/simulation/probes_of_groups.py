@@ -7,6 +7,7 @@ from typing import Any
 from rangelog_broker.groups.checkpoints import ShardKey
 from rangelog_broker.groups.group import Group
 from rangelog_broker.groups.group_owner import GroupOwner
+from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_core.errors import MemberNotFound
 from rangelog_proto.v1 import group_pb2
 from tests.simulation.virtual_cluster import VirtualCluster
@@ -87,3 +88,13 @@ def watch_groups(watch: Any, cluster: VirtualCluster) -> None:
     watch(Group, "release", release)
     watch(Group, "_hand_out", hand_out)
     watch(GroupOwner, "__init__", opened)
+    _watch_coordinators(watch, cluster)
+
+
+def _watch_coordinators(watch: Any, cluster: VirtualCluster) -> None:
+    async def open_coordinator(self: OwnedJournals, inner: Any, key: tuple[int, int]) -> Any:
+        waiting = await inner(self, key)
+        cluster.coordinators[key[1]] = self.coordinator(key[1]).journal.machine
+        return waiting
+
+    watch(OwnedJournals, "open_coordinator", open_coordinator)

@@ -29,6 +29,7 @@ from tests.simulation import (
     virtual_programs,
     virtual_retaining,
     virtual_sealing,
+    virtual_versions,
 )
 from tests.simulation.virtual_cluster import VirtualCluster
 
@@ -58,6 +59,7 @@ RARE = (
     *probes_of_transactions.RARE,
     *virtual_retaining.CORNER_CASES,
     *virtual_programs.RARE,
+    *virtual_versions.RARE,
 )
 """Corner cases that one seed in some hundred reaches: a run of fewer than two thousand seeds need not."""
 CORNER_CASES = (
@@ -83,6 +85,8 @@ CORNER_CASES = (
     *virtual_retaining.CORNER_CASES,
     *virtual_programs.CORNER_CASES,
     *virtual_programs.RARE,
+    *virtual_versions.CORNER_CASES,
+    *virtual_versions.RARE,
     "a watermark was seen",
     "a program of a pipeline was killed",
     "a step of a pipeline was committed",
@@ -149,6 +153,7 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
     _watch_snapshots(watch, cluster)
     probes_of_groups.watch_groups(watch, cluster)
     probes_of_transactions.watch_transactions(watch, cluster)
+    virtual_versions.watch_versions(watch, stack, cluster)
 
 
 def _watch_snapshots(watch: Any, cluster: VirtualCluster) -> None:

@@ -28,6 +28,10 @@ class VirtualBroker:
         self.loop, self.network, self.name = loop, network, name
         self.life = Process(name)
         self.life.alive = False
+        self.is_earlier = False
+        """Whether it is started with the earlier program."""
+        self.is_spared = False
+        """Whether it is neither killed nor stopped: while an earlier one lives, the broker version does not rise."""
         self.notes: Callable[[str], None] = lambda what: None
         self.started: Callable[[Process], None] = lambda process: None
         self.runtime: Runtime | None = None
@@ -43,6 +47,7 @@ class VirtualBroker:
     def start(self) -> None:
         """Start the process."""
         self.life = Process(self.name)
+        self.life.is_earlier = self.is_earlier
         self.started(self.life)
         self.loop.spawn(self.life, self._main(self.life))
 

@@ -27,6 +27,8 @@ from rangelog.tier.parquet import write_object
 from rangelog.tier.routed_store import RoutedStore
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import SealBelowFloor, WriterFenced
+from rangelog_core.net.owner_calls import journal_of
+from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES, LEVEL_PACKING
@@ -46,6 +48,7 @@ from tests.simulation.virtual_tier import TIER_URL, VirtualTier
 from tests.simulation.virtual_time import Process, VirtualLoop, virtual_world
 
 if TYPE_CHECKING:
+    from rangelog_broker.journal.joint_machine import JointMachine
     from rangelog_broker.shards.shard import OwnedShard
     from tests.simulation.virtual_topic_ambushes import TopicAmbushes
 
@@ -93,6 +96,8 @@ class VirtualCluster:
         self.topic_ambushes: TopicAmbushes | None = None
         self.open_shards: dict[OwnedShard, Process] = {}
         """Every shard that a broker has restored, with its process."""
+        self.coordinators: dict[int, JointMachine] = {}
+        """By number of a journal: the state of the owner that has opened it last."""
         self.sealed_ends: dict[tuple[int, int], int] = {}
         self.trims: dict[int, list[tuple[float, int]]] = {}
         """When the stream of a shard was trimmed, and to where."""
@@ -158,11 +163,17 @@ class VirtualCluster:
         self.on_step = _no_step
         self.topic_ambushes = None
         self.open_shards.clear()
+        self.coordinators.clear()
         self.network.links.clear()
         self.network.listeners.clear()
         self.network.services.clear()
         self.group.members.clear()
         self.servers.clear()
+
+    def follows_level(self, group: str) -> bool:
+        """Whether the journal of a group goes by the rules of the latest level: from then on it does so for ever."""
+        machine = self.coordinators.get(journal_of(group)[1])
+        return machine is not None and machine.level >= LEVEL_BROKERS
 
     def life_of(self, name: str, stream_id: int) -> Life:
         """The life that has this id; a reader may meet it before its maker hears that it was made."""

@@ -129,8 +129,8 @@ class VirtualGroup:
             clients.cluster.note("a member of a group was cut off")
         elif kind == "leave":
             clients.dismiss(role)
-        elif kind == "twin":  # a supervisor that takes it for dead starts it once more
-            self._start(self.members[role])
+        elif kind == "twin" and clients.cluster.follows_level(GROUP):  # before, both of them are the member
+            self._start(self.members[role])  # by a supervisor that takes it for dead
 
     def _resume(self, process: Process) -> None:
         if process.paused:

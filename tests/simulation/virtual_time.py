@@ -38,6 +38,8 @@ class Process:
         self.alive = True
         self.paused = False
         self.wall_skew_s = wall_skew_s
+        self.is_earlier = False
+        """Whether it runs the earlier program: virtual_versions."""
         self.parked: list[asyncio.Handle] = []
         self.failed: Callable[[str], None] = lambda message: None
 

@@ -106,7 +106,7 @@ class TopicAmbushes:
 
     def _kill(self, name: str, what: str) -> bool:
         broker = self.topics.brokers.get(name)
-        if broker is None or not broker.up:
+        if broker is None or not broker.up or broker.is_spared:
             return False
         broker.kill(silently=False)
         self.clients.cluster.note(what)
@@ -168,7 +168,8 @@ class TopicAmbushes:
         clients = self.clients
         while not clients.stopping:
             await asyncio.sleep(self._draw.expovariate(1 / STRIKES_EVERY_S))
-            up = [broker for broker in self.topics.brokers.values() if broker.up and not broker.life.paused]
+            brokers = self.topics.brokers.values()
+            up = [each for each in brokers if each.up and not each.life.paused and not each.is_spared]
             if len(up) > 1 and self.takes("hand-over"):
                 broker = self._draw.choice(up)
                 self._leaving[broker.name] = clients.loop.now + LATE_S

@@ -39,6 +39,7 @@ from tests.simulation.virtual_topic_planning import TopicDriver
 from tests.simulation.virtual_topic_reading import TopicReading
 from tests.simulation.virtual_topic_sink import ToTopic, has_sink
 from tests.simulation.virtual_transactions import Transactions
+from tests.simulation.virtual_versions import Upgrade, has_earlier_brokers
 from tests.simulation.virtual_watermarks import VirtualWatermarks
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ class Topics:
             broker = VirtualBroker(clients.loop, cluster.network, f"b{number}", cluster.pd_addresses)
             broker.notes, broker.started = cluster.note, self._started
             self.brokers[broker.name] = broker
+        if has_earlier_brokers(cluster.seed):
+            clients.start(f"k-{self.name}", Upgrade(clients, self.brokers).run())
+        for broker in self.brokers.values():
             broker.start()
         cluster.batches_refused = chance.choice([0.0, 0.03, 0.2])
         while not clients.stopping:
@@ -140,6 +144,8 @@ class Topics:
         broker = chance.choice(list(self.brokers.values()))
         if not broker.up:
             broker.start()
+            return
+        if broker.is_spared:
             return
         kind = chance.choice(["kill", "kill", "pause", "stop", "reset", "cut", "nothing"])
         if kind == "kill":
