@@ -279,6 +279,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _rare("producer-cancelled-is-told", "the refusal of a record whose future was cancelled is told to nobody",
           "rangelog._produce.waiters", "            if future is not None and not future.cancelled():\n",
           "            if future is not None:\n", "tests/unit/client/produce/test_waiters.py"),
+    _topic("forged-headers-are-taken", "who may append makes a batch of another's transaction, or closes a shard for good",
+           "rangelog_broker.serving.connection", "    if fields.keys() != {Tag.PRODUCER} or not header.count:\n",
+           "    if Tag.PRODUCER not in fields or not header.count:\n"),
     _topic("scale-forgets-doubt", "a producer sends to the successors what the parent may hold", _PRODUCE,
            "                if lane.unresolved:\n                    self._doubtful.add(shard_id)\n",
            "                waiting += [each for batch in lane.unresolved.values() for each in batch]\n"

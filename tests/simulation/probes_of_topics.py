@@ -26,6 +26,7 @@ from rangelog_core.errors import Overloaded
 from tests.simulation import (
     probes_of_groups,
     probes_of_transactions,
+    virtual_forger,
     virtual_programs,
     virtual_retaining,
     virtual_sealing,
@@ -85,6 +86,7 @@ CORNER_CASES = (
     *virtual_retaining.CORNER_CASES,
     *virtual_programs.CORNER_CASES,
     *virtual_programs.RARE,
+    *virtual_forger.CORNER_CASES,
     *virtual_versions.CORNER_CASES,
     *virtual_versions.RARE,
     "a watermark was seen",

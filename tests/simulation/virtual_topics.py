@@ -26,6 +26,7 @@ from rangelog_proto.v1 import common_pb2, topic_pb2
 from tests.simulation.checking import check_copies, check_objects
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_following import TopicQuery
+from tests.simulation.virtual_forger import Forger, has_forger
 from tests.simulation.virtual_groups import VirtualGroup
 from tests.simulation.virtual_pipeline import VirtualPipeline, has_pipeline
 from tests.simulation.virtual_programs import PROGRAMS as SHORT_PROGRAMS
@@ -432,6 +433,8 @@ async def keep(clients: Clients, name: str) -> None:
     topics.trims.topic_id = topics.topic_id
     if has_sink(clients.cluster.seed):
         clients.start(f"s-{name}", ToTopic(clients, topics.transactions, topics.topic_id).run())
+    if has_forger(clients.cluster.seed):
+        clients.start(f"z-{name}", Forger(topics).run())
     clients.start(f"e-{name}", topics.scale())
     topics.trims.start(f"{NAMESPACE}/{name}")
     clients.start(f"v-{name}", topics.watermarks.look())
