@@ -31,7 +31,7 @@ class Bounds:
     """
 
     def __init__(self, rules: Iterable[pb.AccessRule]) -> None:
-        """Raises InvalidArgument: a rule is none, or names a principal, or there are too many."""
+        """Raises InvalidArgument: a rule is malformed or names a principal, or there are too many."""
         self._rules = Rules()
         self.rules = tuple(rules)
         check_bounds(self.rules)

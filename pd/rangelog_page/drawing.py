@@ -20,7 +20,7 @@ TICKS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One rectangle of a lane. `kind` is the name of its style, `tells` all that there is to say of it."""
+    """One rectangle of a lane. `kind`: the name of its style; `tells`: the text of its tooltip."""
 
     key: str
     kind: str

@@ -444,10 +444,11 @@ async def keep(clients: Clients, name: str) -> None:
     if topics.trims.keeps_all:
         _start_consumers(topics, driver)
     await topics.supervise()
-    programs = (f"x-{name}-{number}" for number in range(PROGRAMS))
-    producers = (f"d-{name}-{number}" for number in range(PRODUCERS))
+    numbered = [
+        f"{kind}-{name}-{number}" for kind, count in (("d", PRODUCERS), ("x", PROGRAMS)) for number in range(count)
+    ]
     sinks = [f"s-{name}"] if has_sink(clients.cluster.seed) else []
-    for role in (*producers, *programs, *sinks, *short, f"e-{name}", f"i-{name}"):
+    for role in (*numbered, *sinks, *short, f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
             await asyncio.sleep(0.2)
     await topics.ambushes.splits_end()

@@ -285,7 +285,7 @@ class Group:
     # ---- retention
 
     def retain(self, *, retains: bool) -> None:
-        """Have what is not consumed kept, or not any more. A repeat changes nothing."""
+        """Turn retention by consumption on or off. A repeat changes nothing."""
         if retains:
             self.leaving = {each: None for each in self.leaving if each not in self.topics}
         elif self.retains:

@@ -353,7 +353,7 @@ class _Reading:
             self._later += [other.done, *other._later]
 
     def release(self) -> None:
-        """Let go who waits."""
+        """Wake the waiting callers."""
         for future in (self.done, *self._later):
             _release(future)
 

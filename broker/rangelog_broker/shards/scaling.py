@@ -41,7 +41,7 @@ _log = logging.getLogger("rangelog.broker")
 
 
 async def _nobody(key: TransactionKey, transactional_id: str) -> bool:
-    raise Unavailable(f"nobody knows what becomes of transaction {key.number} of {transactional_id!r}")
+    raise Unavailable(f"the outcome of transaction {key.number} of {transactional_id!r} is unknown")
 
 
 class Owned(Protocol):

@@ -255,7 +255,7 @@ class OwnedShard:
             raise
 
     def _missed(self) -> None:
-        """Batches are missing here: a later owner may have them, and what follows them tells nobody that it does."""
+        """Batches are missing here: a later owner may hold them, and nothing in the log of this owner would show it."""
         now_s = asyncio.get_running_loop().time()
         if self._proof is None and now_s >= self._prove_again_s:
             self._prove_again_s = now_s + PROVE_EVERY_S

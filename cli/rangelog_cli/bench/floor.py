@@ -257,7 +257,7 @@ class Floor(System):
 
     async def in_charge(self) -> str:
         """Name of a server whose death hurts the log most."""
-        raise InvalidArgument("nobody is in charge of the floor")
+        raise InvalidArgument("no process of the floor runs")
 
     def kill(self, name: str) -> None:
         """`kill -9` it."""

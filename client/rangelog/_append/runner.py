@@ -303,7 +303,7 @@ class AppenderRunner:
         self._confirm_in_time()
 
     def _confirm_in_time(self) -> None:
-        """Have those told where no reader waits, unless appends tell them before."""
+        """Start the timer that sends the confirm offset to replicas without readers, unless an append carries it before."""
         if self._confirms and self._confirm_later is None and not self._closed:
             delay_s = _CONFIRM_DELAY_LATENCIES * self.core.latency_ms / 1000
             delay_s = max(_CONFIRM_DELAY_S, min(_CONFIRM_DELAY_S_MAX, delay_s))

@@ -324,7 +324,7 @@ class ProducerCore:
             self._pump(shard_id)
 
     def disconnected(self, shard_id: int) -> None:
-        """The connection is gone, or the owner is none any more."""
+        """The connection closed, or the broker no longer owns the shard."""
         lane = self._lanes.get(shard_id)
         if lane is not None:
             lane.connected = False

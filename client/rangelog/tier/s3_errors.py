@@ -131,7 +131,7 @@ def _of_key(error: ClientError, code: str, where: str, key: str) -> RangelogErro
 
 
 def _of_access(error: ClientError, code: str, where: str, key: str) -> RangelogError | None:
-    """Return the error of who may not, or None."""
+    """Return AccessDenied for an error of permissions, else None."""
     if code in _WRONG_CREDENTIALS:
         return AccessDenied(
             f"{where} does not accept the credentials ({code}): check the access key and its secret key"

@@ -40,7 +40,7 @@ class Contact:
     """Whether a client has ever reached a placement driver, or something that may be one.
 
     The peer of a connection that is reset, or of a try without an answer, may be a placement driver that starts. Once the
-    same address answers as another program it is none: a web server's reply and its reset come in either order.
+    same address answers with another protocol it does not count: a web server's reply and its reset come in either order.
     """
 
     def __init__(self) -> None:

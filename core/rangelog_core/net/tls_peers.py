@@ -40,7 +40,7 @@ def check_server(certificate: Any, tls: TlsConfig, role: Role, name: str, peer: 
 
 
 def needs_token(transport: asyncio.BaseTransport) -> bool:
-    """Whether who has connected with TLS shows no certificate: a listener for tokens alone lets such clients in."""
+    """Whether a peer on TLS shows no certificate: a listener for tokens alone lets such clients in."""
     return transport.get_extra_info("sslcontext") is not None and not transport.get_extra_info("peercert")
 
 

@@ -84,7 +84,7 @@ def check_text(text: object) -> str:
 
 
 def check_token(token: Token | None) -> None:
-    """Raise InvalidArgument for a token that can be no token. What is a callable is asked with the first call."""
+    """Raise InvalidArgument for a malformed token. A callable is evaluated on the first call."""
     if token is not None and not callable(token):
         check_text(token)
 

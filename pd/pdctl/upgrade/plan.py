@@ -55,7 +55,7 @@ def newest(processes: Iterable[ProcessProgram], own: ProgramVersion) -> ProgramV
 
 
 def is_older(process: ProcessProgram, than: ProgramVersion) -> bool:
-    """Whether a process runs an earlier program. A version that nobody told says nothing, a level that nobody told does."""
+    """Whether a process runs an earlier program: one that reports no level does, one that reports no version may not."""
     if process.program.feature_level != than.feature_level or not process.program.version:
         return process.program.feature_level < than.feature_level
     return process.program.order < than.order

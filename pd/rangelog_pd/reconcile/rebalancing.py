@@ -34,7 +34,7 @@ REPLICA_BYTES = 65_536
 
 
 class Move(NamedTuple):
-    """One replica, from a member of its range to a server that is none."""
+    """Move one replica from a member of its range to a server that is not a member."""
 
     key: RangeKey
     source: Candidate

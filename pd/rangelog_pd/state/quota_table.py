@@ -26,7 +26,7 @@ class QuotaTable:
             try:
                 check_quota(each)
             except InvalidArgument as error:
-                raise Corruption(f"the snapshot has a quota that is none: {error.message}") from error
+                raise Corruption(f"the snapshot has a malformed quota: {error.message}") from error
             self.quotas.put(key_of(each), each)
         if self.quotas and not version:
             raise Corruption("the snapshot has quotas, and no version of them")

@@ -36,7 +36,7 @@ class RightsTable:
             try:
                 check_rule(rule)
             except InvalidArgument as error:
-                raise Corruption(f"the snapshot has a rule that is none: {error.message}") from error
+                raise Corruption(f"the snapshot has a malformed rule: {error.message}") from error
             self.rules.put(key_of(rule), rule)
         if (self.rules or enforced) and not version:
             raise Corruption("the snapshot has rules, and no version of them")

@@ -48,7 +48,7 @@ class TokenTables:
             try:
                 check_bounds(row.only)
             except InvalidArgument as error:
-                raise Corruption(f"the snapshot has a token that is none: {error.message}") from error
+                raise Corruption(f"the snapshot has a malformed token: {error.message}") from error
             if row.key_id not in self.keys:
                 raise Corruption("the snapshot has a token, and not the key that signed it")
             self.tokens.put(row.token_id, row)

@@ -145,7 +145,7 @@ class Wal:
         return findings
 
     def _renew_spares(self) -> None:
-        """Have no segment of an earlier start to write to: what it seems never to have had may have been written to it.
+        """Replace spare segments of an earlier start: one that looks empty may have been written to.
 
         The first one stays in its place, another file by then: what is before it may end with NEXT.
         """

@@ -83,7 +83,7 @@ class RightsGuard:
         return given
 
     def ask(self, key: Key, done: Callable[[], None]) -> None:
-        """Have `done` called once there is an answer, or none to be had. Raises Unavailable where too many wait."""
+        """Call `done` when the request succeeds or fails. Raises Unavailable where too many wait."""
         if key in self._waiting:
             self._waiting[key].append(done)
             return

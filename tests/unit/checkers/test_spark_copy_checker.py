@@ -71,7 +71,7 @@ def test_a_word_stands_for_the_kinds_that_begin_with_it() -> None:
     assert len(of_spark) == 4
     assert run.kinds_of("spark") == run.kinds_of(f"{of_spark[0]},spark") == of_spark
     assert run.kinds_of("disk-lost,spark-driver-killed") == ["disk-lost", "spark-driver-killed"]
-    of_operators = ["pd-replaced", "tier-away"]
+    of_operators = ["pd-replaced", "tier-away", "tier-moved-and-restored"]
     assert run.kinds_of("") == [name for name in REGISTRY if name not in of_spark and name not in of_operators]
     with pytest.raises(ValueError, match="unknown kind 'spar'"):
         run.kinds_of("disk-lost,spar")

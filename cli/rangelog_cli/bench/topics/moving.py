@@ -62,7 +62,7 @@ async def measure_broker_gap(directory: Path, effort: Effort, emit: Emit) -> Non
 
 
 async def _shards_of_a_broker(cluster: TopicCluster, topic_id: int, count: int) -> tuple[str, list[int]]:
-    """The broker with the most shards, and these."""
+    """Return the broker that owns the most shards, and those shards."""
     owners = await cluster.owners(topic_id, range(count))
     names = list(owners.values())
     victim = max(set(names), key=names.count)

@@ -21,7 +21,7 @@ def is_table(topic: topic_pb2.Topic) -> bool:
 def kept_topics(rows: SavedRows, gone: Container[int], live: Container[int]) -> dict[int, topic_pb2.Topic]:
     """Return the topics that are restored. `gone`: streams that are not; `live`: streams that had objects.
 
-    A topic whose shards with objects are all gone is gone.
+    A topic is dropped when none of its tiered shards survives.
     """
     kept = {}
     for topic_id, topic in rows.topics.items():

@@ -103,7 +103,7 @@ def _removed(configuration: Configuration, name: str) -> Configuration | None:
     if name not in configuration.by_name:
         return None
     if configuration.voters == {name}:
-        raise InvalidArgument(f"{name} is the only voting member: a group without members is none")
+        raise InvalidArgument(f"{name} is the last voting member, which cannot be removed")
     remaining = _without(configuration, name)
     members = [replace(each, replaces="") if each.replaces == name else each for each in remaining.members]
     return configuration.with_members(members)
