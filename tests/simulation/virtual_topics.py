@@ -444,9 +444,7 @@ async def keep(clients: Clients, name: str) -> None:
     if topics.trims.keeps_all:
         _start_consumers(topics, driver)
     await topics.supervise()
-    numbered = [
-        f"{kind}-{name}-{number}" for kind, count in (("d", PRODUCERS), ("x", PROGRAMS)) for number in range(count)
-    ]
+    numbered = [f"d-{name}-{each}" for each in range(PRODUCERS)] + [f"x-{name}-{each}" for each in range(PROGRAMS)]
     sinks = [f"s-{name}"] if has_sink(clients.cluster.seed) else []
     for role in (*numbered, *sinks, *short, f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
