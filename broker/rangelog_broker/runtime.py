@@ -234,7 +234,7 @@ class Runtime:
         return await (owned.open_one(key) if key[0] else journals.open_coordinator(key))
 
     async def _hand_over(self, server: asyncio.Server, registration: Registration, watch: AssignmentWatch) -> None:
-        """Have others open everything, and wait until nothing is assigned to this broker, for a while at most.
+        """Hand everything over to other brokers, and wait until nothing is assigned to this one, for a while at most.
 
         Where no other broker is alive nobody will: then the end is now.
         """
@@ -275,7 +275,7 @@ class Runtime:
 
 
 def _join(owned: OwnedShards, journals: OwnedJournals, inquiries: Inquiries) -> None:
-    """Have the shards ask coordinators of transactions, and follow the broker version."""
+    """Let the shards ask coordinators of transactions, and follow the broker version."""
     owned.on_staged, owned.verify = inquiries.note, inquiries.verify
     owned.scaling.end_transaction = inquiries.end
     owned.broker_version = lambda: journals.broker_version

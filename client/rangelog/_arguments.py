@@ -92,7 +92,7 @@ def check_of(annotation: str) -> ArgumentCheck | None:
 
 
 def checked_arguments(cls: type[_T]) -> type[_T]:
-    """Have each public method that a class defines check its arguments."""
+    """Make each public method that a class defines check its arguments."""
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(cls, name, _checked(method))

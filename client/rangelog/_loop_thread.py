@@ -75,7 +75,7 @@ class LoopThread:
         return call.ended
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Have the loop call something soon; nothing happens once it is stopped."""
+        """Let the loop call something soon; nothing happens once it is stopped."""
         with self._lock:
             if not self._stopping and not self.forked:
                 self._loop.call_soon_threadsafe(callback)

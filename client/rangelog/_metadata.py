@@ -103,7 +103,7 @@ class Metadata:
     async def prove_end(
         self, source: common_pb2.Range, end_offset: int, holders: Sequence[ReplicaId], timeout_s: float
     ) -> common_pb2.Range:
-        """Have the placement driver put a floor under an open range at the records that `holders` hold durably."""
+        """Ask the placement driver to put a floor under an open range at the records that `holders` hold durably."""
         request = pd_pb2.ProveEndRequest(
             request_id=new_request_id(),
             stream_id=source.stream_id,

@@ -77,7 +77,7 @@ def new_key(directory: Path, key_id: str | None, output: str) -> None:
 @click.option("--to", "key_id", metavar="ID", help="The key that is to be the current one.  [default: a new key]")
 @output_option
 def change_key(directory: Path, key_id: str | None, output: str) -> None:
-    """Have new objects encrypted by another key. Objects of earlier keys stay readable as long as those keys are there.
+    """Encrypt new objects by another key. Objects of earlier keys stay readable as long as those keys are there.
 
     Without --to the key is made now: for a directory that all processes share. Otherwise make it by `new-key`, copy it to all
     of them, and only then rotate to it, so that nobody meets an object whose key it does not have.

@@ -17,7 +17,7 @@ from pdctl.session import Session, confirm, output_option, session_of
 @output_option
 @session_of
 def set_tier(session: Session, url: str, moved: bool, yes: bool, output: str) -> None:
-    """Have objects stored at another URL from now on; those that are there stay readable where they are.
+    """Store objects at another URL from now on; those that are there stay readable where they are.
 
     The leading placement driver checks the new store first, where it can, and changes nothing if that fails; the directory of a
     file:// URL must be there. Range servers and readers need access to all stores, by the same URLs: a tier_url of their own

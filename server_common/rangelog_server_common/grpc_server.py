@@ -266,11 +266,11 @@ class GrpcServer:
         self._names: tuple[str, ...] = ()
 
     def limit_by(self, check: RightsCheck) -> None:
-        """Have every call with a certificate pass a check of rights, behind that of its role."""
+        """Check the rights of every call with a certificate, behind its role."""
         self._interceptor.check_rights = check
 
     def hold_by(self, hold: CallHold) -> None:
-        """Have every call wait until its client may make it, behind all that may refuse it."""
+        """Let every call wait until its client may make it, behind all that may refuse it."""
         self._interceptor.hold = hold
 
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:

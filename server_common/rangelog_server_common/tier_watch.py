@@ -34,7 +34,7 @@ class TierWatch:
         self.error = ""
 
     def doubt(self) -> None:
-        """Have the tier checked soon."""
+        """Check the tier soon."""
         self._doubted.set()
 
     async def run(self) -> None:

@@ -264,18 +264,18 @@ class GroupOwner:
     # ---- facts of topics
 
     async def read_topics(self, name: str) -> None:
-        """Have the facts of all topics of a group read anew. Returns after FACTS_WAIT_S; what lacks then follows."""
+        """Read the facts of all topics of a group again. Returns after FACTS_WAIT_S; what lacks then follows."""
         group = self.journal.machine.group(name)
         await self._wait_for([self._reading(topic_id, name) for topic_id in group.topics])
 
     async def note_ended(self, name: str, keys: list[ShardKey]) -> None:
-        """Have the topics of shards read whose end is not known yet. Returns as `read_topics`."""
+        """Read the topics of shards whose end is not known yet. Returns as `read_topics`."""
         group = self.journal.machine.group(name)
         wanted = {key.topic_id: None for key in keys if _lacks_end(group, key)}
         await self._wait_for([self._reading(topic_id, name) for topic_id in wanted])
 
     async def note_unknown(self, name: str, keys: list[ShardKey]) -> None:
-        """Have the topics of shards read that the group does not know yet. Returns as `read_topics`."""
+        """Read the topics of shards that the group does not know yet. Returns as `read_topics`."""
         group = self.journal.machine.group(name)
         wanted = {key.topic_id: None for key in keys if key.topic_id in group.topics and key not in group.shards}
         await self._wait_for([self._reading(topic_id, name) for topic_id in wanted])

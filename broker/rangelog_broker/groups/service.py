@@ -200,7 +200,7 @@ class GroupsService(GroupsServicer):
         return pb.UnsubscribeGroupResponse()
 
     async def RetainGroup(self, request: pb.RetainGroupRequest, context: Any) -> pb.RetainGroupResponse:
-        """Have topics that are trimmed by consumption keep what the group has not consumed, or not any more."""
+        """Turn retention by consumption for a group on or off, at topics that are trimmed by consumption."""
         retain = group_pb2.GroupRetain(retains=request.retains)
         await self._propose(request, group_pb2.GroupCommand(group=request.group, retain=retain))
         await self._owner(request.group).until_heard(request.group)

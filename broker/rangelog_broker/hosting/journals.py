@@ -62,7 +62,7 @@ class OwnedJournals:
         """As it was last heard of."""
 
     def heard_version(self, broker_version: int) -> None:
-        """Have the journals follow the broker version: all that are open, and each that is opened."""
+        """Make the journals follow the broker version: all that are open, and each that is opened."""
         if broker_version <= self.broker_version:
             return
         self.broker_version = broker_version

@@ -36,7 +36,7 @@ class Reported(Protocol):
         """Return how far snapshots reach, of the shards that were asked for last."""
 
     def cover(self, wanted: Sequence[broker_pb2.ShardCover]) -> None:
-        """Have snapshots reach so far: the whole list of what is wanted now."""
+        """Make snapshots reach so far: the whole list of what is wanted now."""
 
 
 class Registration:
@@ -145,7 +145,7 @@ class Registration:
                 _log.exception("a heartbeat failed")
 
     async def leave(self) -> None:
-        """Have everything assigned to others. The port of this broker is closed already, which is what they look at."""
+        """Ask that everything be assigned to others. The port of this broker is closed already, which is what they look at."""
         request = broker_pb2.ReportBrokerLostRequest(name=self._row.name, incarnation=self._row.incarnation)
         try:
             await self._brokers.call(request, broker_pb2.ReportBrokerLostResponse, timeout_s=CALL_TIMEOUT_S)

@@ -199,7 +199,7 @@ class FinishedShards:
         raise Unavailable(f"the log of shard {key[1]} of topic {key[0]} is being trimmed: try again")
 
     async def cover(self, key: ShardKey) -> int:
-        """Have a snapshot at the end of an ended shard, and return that end. Raises as `state`; WriterFenced."""
+        """Write a snapshot at the end of an ended shard, and return that end. Raises as `state`; WriterFenced."""
         state = await self.state(key)
         end = (await self._row(key)).end_offset
         known = (await self._side(key)).best

@@ -126,7 +126,7 @@ class Scaling:
             self._reopen(key)
 
     def _reopen(self, key: OwnedKey) -> None:
-        """Have a shard opened again, if it is still assigned to this broker and has not ended."""
+        """Open a shard again, if it is still assigned to this broker and has not ended."""
         ending = self._ending.pop(key, None)
         if ending is not None and not ending.done():
             ending.set_result(None)

@@ -439,7 +439,7 @@ class OwnedShard:
         return self._side.snapshot.offset if self._side.snapshot is not None else 0
 
     def cover(self, offset: int) -> None:
-        """Have a snapshot reach an acked offset: one is started unless one is under way."""
+        """Make a snapshot reach an acked offset: one is started unless one is under way."""
         if self.closed is None and self.covered_offset < offset <= self._owner.confirm_offset:
             self._start_snapshot()
 

@@ -78,7 +78,7 @@ class MergeOrders:
                     raise ShardNotFound(f"topic {topic_id} has no shard {shard_id}: nothing is staged there")
 
     async def merge(self, producer_id: int, number: int, *, topic_id: int, staging_id: int) -> None:
-        """Have a transaction's batches of one staging shard merged; return once they are acked.
+        """Merge a transaction's batches of one staging shard; return once they are acked.
 
         Raises TopicNotFound; NotOwner, Unavailable: ask again.
         """
@@ -111,7 +111,7 @@ class MergeOrders:
             done.add(shard_id)
 
     async def merge_positions(self, producer_id: int, number: int, group: str) -> None:
-        """Have the positions that a transaction has staged in a group committed. Raises NotOwner, Unavailable: ask again."""
+        """Commit the positions that a transaction has staged in a group. Raises NotOwner, Unavailable: ask again."""
         request = group_pb.MergePositionsRequest(group=group, producer_id=producer_id, number=number)
         with suppress(GroupNotFound, InvalidArgument):  # a group with staged positions has a name, and is not deleted
             check_name("group", group)

@@ -202,7 +202,7 @@ class TransactionOwner:
     # ---- time-outs
 
     def _watch(self, transactional_id: str, number: int, timeout_ms: int) -> None:
-        """Have a transaction expire. One entry stands for all transactions of an id, one after the other."""
+        """Expire a transaction. One entry stands for all transactions of an id, one after the other."""
         heard = self._heard_s.get(transactional_id)
         if heard is None or heard[0] != number:
             self._heard_s[transactional_id] = heard = number, self._loop.time()
@@ -271,7 +271,7 @@ class TransactionOwner:
             self.look(place.transactional_id)  # the next one may be decided by now
 
     async def _merge(self, place: TransactionPlace) -> None:
-        """Have all participants merge a commit, and note it; until all have."""
+        """Let all participants merge a commit, and note it; until all have."""
         attempt = 0
         async with self._slots:
             while self.journal.closed is None:

@@ -35,7 +35,7 @@ class _Changed(Exception):
 
 
 def keep_secrets(secrets: Secrets, plan: CertificatePlan, show: Callable[[str], None]) -> int:
-    """Have every Secret of a plan hold what it should; return how many were changed. `show` gets a line for each.
+    """Make every Secret of a plan hold what it should; return how many were changed. `show` gets a line for each.
 
     Raises PreconditionFailed: others write all the time, or the authority is gone; and as `read` and `write`.
     """

@@ -44,7 +44,7 @@ def addresses_from(plan: ClusterPlan, names: Sequence[str], ports_at: int) -> di
 
 
 def enable_metrics(cluster: Cluster) -> dict[str, str]:
-    """Have every member serve metrics from its next start on, and write the file for Prometheus; return the addresses by name.
+    """Let every member serve metrics from its next start on, and write the file for Prometheus; return the addresses by name.
 
     Raises OSError, Unavailable (no free port).
     """

@@ -16,7 +16,7 @@ _PORTS_AT = 150
 
 
 def enable_page(cluster: Cluster) -> list[str]:
-    """Have every placement driver serve the page from its next start on; return the URLs. Raises Unavailable (no free port)."""
+    """Let every placement driver serve the page from its next start on; return the URLs. Raises Unavailable (no free port)."""
     names = [each.name for each in cluster.plan.pds]
     addresses = addresses_from(cluster.plan, names, _PORTS_AT)
     files = cluster.certificates.files(PAGE) if cluster.certificates is not None else None

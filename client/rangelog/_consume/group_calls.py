@@ -130,7 +130,7 @@ class GroupCalls:
         await self._command(group, lambda stub: stub.UnsubscribeGroup, request, timeout_s)
 
     async def retain(self, group: str, retains: bool, timeout_s: float) -> None:
-        """Have topics keep what a group has not consumed, or not any more."""
+        """Turn retention by consumption for a group on or off."""
         request = pb.RetainGroupRequest(group=group, retains=retains)
         await self._command(group, lambda stub: stub.RetainGroup, request, timeout_s)
 

@@ -250,7 +250,7 @@ class Groups:
         await self._calls.unsubscribe(check_name("group", group), ids, timeout_s)
 
     async def retain(self, group: str, *, retains: bool = True, timeout_s: float = CALL_TIMEOUT_S) -> None:
-        """Have topics with `Retention(consumed=True)` keep what the group has not consumed, or not any more.
+        """Turn retention of what the group has not consumed on or off, at topics with `Retention(consumed=True)`.
 
         Such a topic is trimmed up to where all groups that retain have committed. A group that is deleted retains no more.
 

@@ -167,7 +167,7 @@ class TopicCalls:
         key_ranges: Sequence[KeyRange],
         timeout_s: float,
     ) -> pb.Topic:
-        """Have the placement driver keep the plan of a scale, for the map version of `topic`."""
+        """Store the plan of a scale at the placement driver, for the map version of `topic`."""
         request = pb.StartScaleRequest(
             request_id=new_request_id(),
             topic=by_id(topic.topic_id),

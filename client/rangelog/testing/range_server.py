@@ -80,7 +80,7 @@ class FakeReplica:
         self.wake()
 
     def wake(self) -> None:
-        """Have every waiting fetch look again."""
+        """Wake every waiting fetch."""
         waiting, self.waiting = self.waiting, {}
         for each in waiting:
             each()

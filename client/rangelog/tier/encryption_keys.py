@@ -101,7 +101,7 @@ class KeyDirectory:
         return text
 
     def make_current(self, key_id: str) -> None:
-        """Have new data keys wrapped by the key of this id. Raises EncryptionKeyMissing: there is none; InvalidArgument."""
+        """Wrap new data keys by the key of this id. Raises EncryptionKeyMissing: there is none; InvalidArgument."""
         self._key(key_id)
         path = Path(self.path) / CURRENT
         hidden = path.with_name(f".{CURRENT}.{os.getpid()}")

@@ -225,7 +225,7 @@ class TierScrub:
         return after
 
     async def _with_reupload(self, found: ScrubFinding) -> ScrubFinding:
-        """Have a lost object uploaded again, if that is wanted and possible; note what came of it."""
+        """Ask that a lost object be uploaded again, if that is wanted and possible; note what came of it."""
         if not self._repair:
             return found
         if found.object_id in self._given_up:

@@ -41,7 +41,7 @@ _ACTING: ContextVar[tuple[Metadata, asyncio.Task[object] | None] | None] = Conte
 
 @contextmanager
 def acting_for(principal: Principal | None, bounds: Bounds | None = None) -> Iterator[None]:
-    """Have the calls of this task be for a principal, in a `with` block. None: nobody is known, they are the process's own.
+    """Make the calls of this task for a principal, in a `with` block. None: nobody is known, they are the process's own.
 
     `bounds`: what the principal's token is bound to.
     """

@@ -226,7 +226,7 @@ def unsubscribe(session: Session, name: str, topics: tuple[TopicName, ...], yes:
 @output_option
 @session_of
 def retain(session: Session, name: str, off: bool, output: str) -> None:
-    """Have topics that are trimmed by consumption keep what a group has not consumed.
+    """Turn retention by consumption for a group on, at topics that are trimmed by consumption.
 
     \b
     Examples:

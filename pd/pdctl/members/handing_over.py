@@ -23,7 +23,7 @@ TRY_TIMEOUT_S = 5.0
 
 
 async def transfer(pd: PdClient, name: str, timeout_s: float) -> str:
-    """Have the leader hand over to a member, "" to the one that has most of the log; return who leads then."""
+    """Move leadership to a member, "" to the one that has most of the log; return who leads then."""
     from rangelog_proto.v1 import members_pb2 as pb
 
     request = pb.TransferLeadershipRequest(name=name)

@@ -131,7 +131,7 @@ def remove(session: Session, name: str, yes: bool, output: str) -> None:
 @output_option
 @session_of
 def transfer_leader(session: Session, name: str | None, away_from: str | None, wait_s: float, output: str) -> None:
-    """Have the leader hand over to NAME, or to the member that has most of the log.
+    """Move leadership to NAME, or to the member that has most of the log.
 
     It waits until that member has all of it, and has it take over at once. If that fails within 2 s it leads on. A placement
     driver may ask as well, with its own certificate: --away-from is what it does before it stops.

@@ -93,7 +93,7 @@ class Consensus(Protocol):
     async def add_member(
         self, name: str, raft_address: str, api_address: str, *, replaces: str = "", timeout_s: float
     ) -> int:
-        """Have the leader add a member, first as a learner; return the entry that did, once it is committed.
+        """Ask the leader to add a member, first as a learner; return the entry that did, once it is committed.
 
         The learner votes once it has caught up; then the member that it replaces, if one is named, is removed. Both are
         done by whoever leads then, and are seen in `status`. Raises as `propose`, InvalidArgument, MemberNotFound,
@@ -101,10 +101,10 @@ class Consensus(Protocol):
         """
 
     async def remove_member(self, name: str, *, timeout_s: float) -> int:
-        """Have the leader remove a member; return the entry that did, once it is committed. Raises as `add_member`."""
+        """Ask the leader to remove a member; return the entry that did, once it is committed. Raises as `add_member`."""
 
     async def transfer_leadership(self, name: str | None, *, timeout_s: float) -> str:
-        """Have the leader hand over to `name`, or to any member; return who leads then. Raises as `add_member`."""
+        """Ask the leader to hand over to `name`, or to any member; return who leads then. Raises as `add_member`."""
 
     def leader(self) -> str | None:
         """Return the name of the probable leader: a hint."""

@@ -31,7 +31,7 @@ async def revoke_rights(driver: Driver, request: pb.RevokeRightsRequest) -> pb.R
 
 
 async def enforce_rights(driver: Driver, request: pb.EnforceRightsRequest) -> pb.EnforceRightsResponse:
-    """Have rules enforced, or not. Raises PreconditionFailed where a process could not do so."""
+    """Turn the enforcement of rights on or off. Raises PreconditionFailed where a process could not do so."""
     if request.enforced:
         if driver.settings.tls is None:
             raise PreconditionFailed("rights need TLS on all ports: without certificates nobody knows who a client is")

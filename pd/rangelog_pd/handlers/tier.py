@@ -51,7 +51,7 @@ def tier_checks(driver: Driver, state: State) -> list[pb.TierCheck]:
 
 
 async def set_tier(driver: Driver, request: pb.SetTierRequest) -> pb.SetTierResponse:
-    """Have later objects stored elsewhere, once that store is found to work. Raises InvalidArgument, PreconditionFailed."""
+    """Store later objects elsewhere, once that store is found to work. Raises InvalidArgument, PreconditionFailed."""
     check_url(request.url)
     await driver.barrier()
     await driver.tier_trials.passed(request.url)

@@ -264,7 +264,7 @@ class ClusterView:
         return found
 
     def put_off_until(self, name: str, until_ms: float, now_ms: float) -> None:
-        """Have no directive sent for a task until then. Raises Overloaded when too many are put off."""
+        """Send no directive for a task until then. Raises Overloaded when too many are put off."""
         self.put_off = {each: end_ms for each, end_ms in self.put_off.items() if end_ms > now_ms}
         if len(self.put_off) >= PUT_OFF_MAX:
             raise Overloaded(f"{PUT_OFF_MAX} cancelled tasks are put off already, which is the limit")

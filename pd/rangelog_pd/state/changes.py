@@ -36,7 +36,7 @@ class Changes:
         self._kept.append(Change(before, after))
 
     def note_again(self, row: Message) -> None:
-        """Have the followers look at a row anew: what it depends on has changed."""
+        """Let the followers look at a row again: what it depends on has changed."""
         self.note(row, row)
 
     def since(self, number: int) -> list[Change] | None:

@@ -43,7 +43,7 @@ def revoke_rights(state: State, request: pb.RevokeRightsRequest, now_ms: int) ->
 
 
 def enforce_rights(state: State, request: pb.EnforceRightsRequest, now_ms: int) -> pb.EnforceRightsResponse:
-    """Have rules enforced, or not. Without rules clients may do nothing then."""
+    """Turn the enforcement of rights on or off. Without rules clients may do nothing then."""
     rights = state.rights
     if rights.enforced != request.enforced:
         rights.enforced = request.enforced

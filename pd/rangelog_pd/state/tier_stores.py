@@ -14,7 +14,7 @@ from rangelog_proto.v1 import tier_pb2
 
 
 def set_tier(state: State, request: tier_pb2.SetTierRequest, now_ms: int) -> tier_pb2.SetTierResponse:
-    """Have later objects stored elsewhere; with `moved` all objects are there. Raises InvalidArgument, PreconditionFailed."""
+    """Store later objects elsewhere; with `moved` all objects are there. Raises InvalidArgument, PreconditionFailed."""
     check_url(request.url)
     latest = state.tier_stores.find(tier_id_now(state))
     if latest is not None and latest.url == request.url and not request.moved:

@@ -370,7 +370,7 @@ class Store:
                 self.write_state(hosted)
 
     def turn_to_key(self) -> None:
-        """Have the log go on in a segment of the current encryption key, where another one has become that."""
+        """Continue the log in a segment of the current encryption key, where that has changed."""
         if self.wal.turn_to_key():
             self.write_server()
             self.wal.kick()

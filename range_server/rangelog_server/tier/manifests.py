@@ -116,7 +116,7 @@ class ManifestUpkeep:
         self.changed(stream_id)
 
     def changed(self, stream_id: int) -> None:
-        """Have the manifest of a stream written soon."""
+        """Write the manifest of a stream soon."""
         if stream_id not in self._due:
             now = asyncio.get_running_loop().time()
             self._schedule(stream_id, max(now + DELAY_S, self._rests.get(stream_id, 0.0)))

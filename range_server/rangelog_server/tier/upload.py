@@ -133,7 +133,7 @@ class Uploader:
                 await self._run(functools.partial(objects.delete, key))
 
     async def write_manifests(self, directive: pb.Directive) -> None:
-        """Have the manifests of streams written that were trimmed or deleted; from here on it is this server's task."""
+        """Write the manifests of streams that were trimmed or deleted; from here on it is this server's task."""
         if self._manifests is not None:
             for stream_id in directive.write_manifests.stream_ids:
                 self._manifests.noted(stream_id)
@@ -164,7 +164,7 @@ class Uploader:
 
     @contextmanager
     def doubted_if_it_fails(self) -> Iterator[None]:
-        """Have the tier checked after an error."""
+        """Check the tier after an error."""
         try:
             yield
         except RangelogError:

@@ -60,7 +60,7 @@ class Segment:
         self.rows = bytearray()  # of the sidecar to be; only while the segment fills
 
     def encrypt_by(self, cipher: SegmentCipher) -> None:
-        """Have entries encrypted."""
+        """Encrypt entries."""
         self.cipher, self.start = cipher, ENCRYPTED_START_BYTES
 
     @property

@@ -245,7 +245,7 @@ async def unsubscribe_group(client: TheClient, group: GroupName, body: Unsubscri
 
 @router.post("/{group}/retain", summary="Keep what a group has not consumed", responses=possible(404, 409))
 async def retain_group(client: TheClient, group: GroupName, body: Retain) -> GroupAnswer:
-    """Have topics that are trimmed by consumption keep what the group has not consumed, or not any more."""
+    """Turn retention by consumption for a group on or off, at topics that are trimmed by consumption."""
     await client.groups.retain(group, retains=body.retains, timeout_s=CALL_TIMEOUT_S)
     return _group_answer(await client.groups.describe(group))
 

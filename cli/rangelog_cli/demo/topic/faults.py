@@ -55,7 +55,7 @@ class Producing:
     _replacements: list[MemberProcess] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Have all flights sent. Raises Unavailable when a process fails, RequestTimeout when it does not end in time."""
+        """Send all flights. Raises Unavailable when a process fails, RequestTimeout when it does not end in time."""
         steps = self._steps()
         for producer in self.producers:
             producer.go()
