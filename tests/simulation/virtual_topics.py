@@ -434,7 +434,7 @@ async def keep(clients: Clients, name: str) -> None:
     if has_sink(clients.cluster.seed):
         clients.start(f"s-{name}", ToTopic(clients, topics.transactions, topics.topic_id).run())
     if has_forger(clients.cluster.seed):
-        clients.start(f"z-{name}", Forger(topics).run())
+        clients.start(f"w-{name}", Forger(topics).run())
     clients.start(f"e-{name}", topics.scale())
     topics.trims.start(f"{NAMESPACE}/{name}")
     clients.start(f"v-{name}", topics.watermarks.look())
