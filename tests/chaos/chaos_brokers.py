@@ -6,11 +6,10 @@ import asyncio
 import signal
 
 import rangelog
-from rangelog_core.net.pd_client import PdClient
 from tests.chaos.chaos_cluster import BROKERS, PDS, RANGE_SERVERS
 from tests.chaos.chaos_faults import Fault, Paused, Restarted
 from tests.chaos.chaos_partitions import Cut, both_ways
-from tests.chaos.chaos_topic import MEMBER_HOSTS
+from tests.chaos.chaos_topic import MEMBER_HOSTS, TopicClient
 from tests.chaos.chaos_topic_notes import TOPIC
 from tests.support.waiting import eventually
 
@@ -136,7 +135,7 @@ class MemberPaused(Fault):
     name = "group-member-paused"
     side = "all"
     hold_s = (1.0, 8.0)
-    _victim: PdClient | None = None
+    _victim: TopicClient | None = None
 
     def inject(self) -> str:
         """See Fault."""

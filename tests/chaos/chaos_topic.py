@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 import rangelog
 from rangelog.errors import RangelogError, TopicExists
 from rangelog_cli.local.processes import Process, stop_all
-from rangelog_core.net.pd_client import PdClient
 from tests.chaos.chaos_network import Network
 from tests.chaos.chaos_topic_notes import GROUP, TOPIC, Progress, read_progress
 from tests.support.waiting import WaitRanOut, until
@@ -63,10 +62,10 @@ class TopicLoad:
     directory: Path
     network: Network
     connect_string: str
-    producers: list[PdClient] = field(default_factory=list)
-    members: list[PdClient] = field(default_factory=list)
+    producers: list[TopicClient] = field(default_factory=list)
+    members: list[TopicClient] = field(default_factory=list)
     """All that ever ran."""
-    current: dict[str, PdClient] = field(default_factory=dict)
+    current: dict[str, TopicClient] = field(default_factory=dict)
     """By host."""
 
     def start(self) -> None:
@@ -79,7 +78,7 @@ class TopicLoad:
         for host in MEMBER_HOSTS:
             self.begin_member(host)
 
-    def begin_member(self, host: str, member_id: str = "") -> PdClient:
+    def begin_member(self, host: str, member_id: str = "") -> TopicClient:
         """Start a member on a host, under an id; by default one that was not there before."""
         name = f"member{len(self.members) + 1}"
         member = self._client(name, host, "chaos_member.py", "--member-id", member_id or name)
@@ -165,12 +164,12 @@ class TopicLoad:
         for each in (*self.producers, *self.members):
             each.process.kill()
 
-    def _client(self, name: str, host: str, script: str, *more: str) -> PdClient:
+    def _client(self, name: str, host: str, script: str, *more: str) -> TopicClient:
         history, pulse = self.directory / f"{name}.jsonl", self.directory / f"{name}.pulse"
         arguments = [str(HERE / script), "--pds", self.connect_string, "--name", name]
         arguments += ["--history", str(history), "--pulse", str(pulse), *more]
         process = Process(name, arguments, log_path=self.directory / f"{name}.log", prefix=self.network.prefix(host))
-        return PdClient(name, host, process, history, pulse)
+        return TopicClient(name, host, process, history, pulse)
 
 
 def _is_behind(numbers: Any, wanted: Any) -> bool:

@@ -11,9 +11,8 @@ import signal
 
 import rangelog
 from rangelog_core.net.owner_calls import journal_of
-from rangelog_core.net.pd_client import PdClient
 from tests.chaos.chaos_faults import Restarted
-from tests.chaos.chaos_topic import MEMBER_HOSTS
+from tests.chaos.chaos_topic import MEMBER_HOSTS, TopicClient
 from tests.chaos.chaos_topic_notes import GROUP, read_notes
 from tests.support.waiting import eventually
 
@@ -31,8 +30,8 @@ class MemberTwins(Restarted):
     side = "all"
     hold_s = (1.0, 5.0)
     """Longer than a session, or not: the one that stood still then learns of its twin in different ways."""
-    _earlier: tuple[PdClient, ...] = ()
-    _paused: PdClient | None = None
+    _earlier: tuple[TopicClient, ...] = ()
+    _paused: TopicClient | None = None
 
     def inject(self) -> str:
         """See Fault. Returns when both twins have been handed records, while the broker is away."""
