@@ -12,6 +12,7 @@ from rangelog_core.errors import (
     AppendTimeout,
     PreconditionFailed,
     RangelogError,
+    StorageFull,
     StreamNotFound,
     WriterClosed,
     WriterFenced,
@@ -106,7 +107,7 @@ class _Writing:
                 await asyncio.sleep(self._chance.expovariate(1 / self._pause_s))
         try:
             await writer.flush(timeout_s=60.0)
-        except (WriterFenced, WriterClosed, AppendTimeout, StreamNotFound) as error:
+        except (WriterFenced, WriterClosed, AppendTimeout, StorageFull, StreamNotFound) as error:
             self._cluster.note(f"flush: {type(error).__name__}")
             await writer.close(flush=False)
             if self._must:
