@@ -282,6 +282,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _topic("forged-headers-are-taken", "who may append makes a batch of another's transaction, or closes a shard for good",
            "rangelog_broker.serving.connection", "    if fields.keys() != {Tag.PRODUCER} or not header.count:\n",
            "    if Tag.PRODUCER not in fields or not header.count:\n"),
+    _topic("group-passes-what-is-trimmed", "records that were trimmed before a group read them are left out without a word",
+           "rangelog._consume.group", "            skips_trimmed=skip_trimmed, ", "            skips_trimmed=True, ",
+           first_seed=89, every=_LOSES),
     _topic("scale-forgets-doubt", "a producer sends to the successors what the parent may hold", _PRODUCE,
            "                if lane.unresolved:\n                    self._doubtful.add(shard_id)\n",
            "                waiting += [each for batch in lane.unresolved.values() for each in batch]\n"

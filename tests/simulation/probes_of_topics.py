@@ -30,6 +30,7 @@ from tests.simulation import (
     virtual_programs,
     virtual_retaining,
     virtual_sealing,
+    virtual_trimmed_group,
     virtual_versions,
 )
 from tests.simulation.virtual_cluster import VirtualCluster
@@ -61,6 +62,7 @@ RARE = (
     *virtual_retaining.CORNER_CASES,
     *virtual_programs.RARE,
     *virtual_versions.RARE,
+    *virtual_trimmed_group.RARE,
 )
 """Corner cases that one seed in some hundred reaches: a run of fewer than two thousand seeds need not."""
 CORNER_CASES = (
@@ -87,6 +89,7 @@ CORNER_CASES = (
     *virtual_programs.CORNER_CASES,
     *virtual_programs.RARE,
     *virtual_forger.CORNER_CASES,
+    *virtual_trimmed_group.CORNER_CASES,
     *virtual_versions.CORNER_CASES,
     *virtual_versions.RARE,
     "a watermark was seen",

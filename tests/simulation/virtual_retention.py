@@ -21,6 +21,7 @@ from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 from tests.simulation.virtual_retaining import Retaining
+from tests.simulation.virtual_trimmed_group import TrimmedGroup
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_clients import Clients
@@ -47,6 +48,8 @@ class Trims:
     truncated: list[dict[int, int]] = field(default_factory=list)
     retaining: Retaining | None = None
     """A real group that retains, beside those that report by hand."""
+    group: TrimmedGroup | None = None
+    """One that does not, where something is trimmed."""
     consumed: dict[str, list[dict[int, int]]] = field(default_factory=lambda: {group: [] for group in GROUPS})
 
     @classmethod
@@ -125,6 +128,9 @@ class Trims:
             self.retaining = Retaining(self.clients, topic)
             self.clients.start(f"r-{topic}", self.retaining.supervise())
         self.clients.start(f"t-{topic}", self.trouble())
+        if not self.keeps_all:
+            self.group = TrimmedGroup(self.clients, topic)
+            self.clients.start(f"l-{topic}", self.group.supervise())
 
     # ---- the end
 

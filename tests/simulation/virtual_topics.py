@@ -315,14 +315,14 @@ class Topics:
         for shard in shards:
             await self.trims.check_covered(client, shard)
         await self.watermarks.judge(shards, self.sent)
-        if self.trims.keeps_all:
-            for consumer in (driver, self.query, self.group, *self.readings):
-                await consumer.judge(shards, found)
-        if self.pipeline is not None:
-            await self.pipeline.judge(found)
-        if self.resets is not None:
-            await self.resets.judge(found)
-        if self.trims.keeps_all:
+        for consumer in (driver, self.query, self.group, *self.readings) if self.trims.keeps_all else ():
+            await consumer.judge(shards, found)
+        for role in (self.pipeline, self.resets):
+            if role is not None:
+                await role.judge(found)
+        if self.trims.group is not None:
+            await self.trims.group.judge(shards)
+        else:
             await Sealing(self).judge(client, calls)
         clients.cluster.trace(f"topic {self.name} {len(shards)} {sum(map(len, found.values()))}")
 
