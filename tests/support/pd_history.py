@@ -173,6 +173,9 @@ def _reply_from_json(fields: list[Any]) -> Reply:
 
 # ---- answers of the API
 
+COUNTED_LATER = -1
+"""Stands for the number of ranges in the answer to a trim: it is that of the answer's moment, not of the command's."""
+
 
 def view_of_stream(stream: common_pb2.Stream) -> StreamView:
     """What is kept of a stream."""
@@ -201,8 +204,11 @@ def reply_of(response: Any) -> Reply:
     if "ranges" in names:
         ranges = list(response.ranges)
     objects = [response.object] if has("object") else list(response.objects) if "objects" in names else []
+    stream = view_of_stream(response.stream) if has("stream") else None
+    if stream is not None and isinstance(response, pb.TrimStreamResponse):
+        stream = stream._replace(range_count=COUNTED_LATER)
     return Reply(
-        view_of_stream(response.stream) if has("stream") else None,
+        stream,
         tuple(view_of_range(each) for each in ranges),
         view_of_range(response.next_range) if has("next_range") else None,
         tuple(view_of_object(each) for each in objects),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tests.support.pd_history import Call, ObjectView, RangeView, Reply, StreamView
+from tests.support.pd_history import COUNTED_LATER, Call, ObjectView, RangeView, Reply, StreamView
 
 
 class StreamState(NamedTuple):
@@ -89,7 +89,7 @@ def _view(state: StreamState, facts: Facts) -> StreamView:
 
 
 def _describe(state: StreamState, call: Call, facts: Facts) -> tuple[Answer, StreamState]:
-    return Reply(_view(state, facts)), state
+    return Reply(_view(state, facts)._replace(range_count=len(state.ranges))), state
 
 
 def _list_ranges(state: StreamState, call: Call, facts: Facts) -> tuple[Answer, StreamState]:
@@ -112,7 +112,7 @@ def _trim(state: StreamState, call: Call, facts: Facts) -> tuple[Answer, StreamS
     if wanted > state.next_offset:
         return "OFFSET_OUT_OF_RANGE", state
     state = _forget_trimmed(state._replace(trim_offset=max(state.trim_offset, wanted)))
-    return Reply(_view(state, facts)), state
+    return Reply(_view(state, facts)._replace(range_count=COUNTED_LATER)), state
 
 
 def _forget_trimmed(state: StreamState) -> StreamState:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangelog_core.errors import RangelogError
+from rangelog_pd.handlers.streams import shown
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.operations import OPERATIONS
 from rangelog_pd.state.results import Results
@@ -172,7 +173,7 @@ class Story:
         state = self.machine.state
         stream = state.stream(call.stream)
         if call.name == "describe_stream":
-            return Reply(view_of_stream(stream))
+            return Reply(view_of_stream(shown(state, stream)))
         ranges = state.ranges.of(stream.stream_id).values()
         return Reply(view_of_stream(stream), tuple(view_of_range(each) for each in ranges))
 
