@@ -11,10 +11,14 @@ COPY README.md LICENSE hatch_build.py ./
 COPY proto proto/
 COPY core core/
 COPY server_common server_common/
+COPY tier tier/
 COPY client client/
+COPY jobs jobs/
 COPY broker broker/
 COPY pd pd/
 COPY range_server range_server/
+COPY ctl ctl/
+COPY page page/
 COPY cli cli/
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir dist .
 RUN /opt/rangelog/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index --find-links dist rangelog

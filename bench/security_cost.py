@@ -29,11 +29,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import rangelog
 from rangelog.errors import RightMissing
-from rangelog_cli.bench.loop import run_on_loop
-from rangelog_cli.bench.meter import CLIENT, Meter
-from rangelog_cli.bench.ours import pump_writer
-from rangelog_cli.bench.payload import make_record
-from rangelog_cli.bench.workload import SIZES
+from rangelog_bench.loop import run_on_loop
+from rangelog_bench.meter import CLIENT, Meter
+from rangelog_bench.ours import pump_writer
+from rangelog_bench.payload import make_record
+from rangelog_bench.workload import SIZES
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 

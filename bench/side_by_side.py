@@ -20,14 +20,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rangelog_cli.bench.anchors import BOOKKEEPER, BOOKKEEPER_FLUSH_WHEN_IDLE, KAFKA, KAFKA_FLUSHED
-from rangelog_cli.bench.command import NAMES
-from rangelog_cli.bench.measurement import Measurement, medians, read_lines
-from rangelog_cli.bench.report import BEFORE as BEFORE_NAME
-from rangelog_cli.bench.report import comparison, plot, print_tables
-from rangelog_cli.bench.scratch import file_system_of
-from rangelog_cli.bench.topics.round import TOPICS
-from rangelog_cli.bench.workload import OF_PEERS, PRODUCERS, Effort
+from rangelog_bench.anchors import BOOKKEEPER, BOOKKEEPER_FLUSH_WHEN_IDLE, KAFKA, KAFKA_FLUSHED
+from rangelog_bench.command import NAMES
+from rangelog_bench.measurement import Measurement, medians, read_lines
+from rangelog_bench.report import BEFORE as BEFORE_NAME
+from rangelog_bench.report import comparison, plot, print_tables
+from rangelog_bench.scratch import file_system_of
+from rangelog_bench.topics.round import TOPICS
+from rangelog_bench.workload import OF_PEERS, PRODUCERS, Effort
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "bench"

@@ -23,7 +23,9 @@ GATE = "not long and not release and not measure"
 STARTED = {
     "rangelog_cli.main": ("tests/integration", "tests/spark"),
     "pdctl.main": ("tests/integration",),
-    "rangelog.spark.command_line": ("tests/spark",),
+    "rangelog_bench.command_line": ("tests/integration",),
+    "rangelog_demo.command_line": ("tests/integration",),
+    "rangelog_jobs.command_line": ("tests/spark",),
 }
 """Command → tests that start it as a process."""
 EVERYTHING = ("Makefile", "pyproject.toml", "requirements.lock", "hatch_build.py", "proto/", ".ci/")

@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
         print("  uv does not work here: pip installs, which takes some minutes more", flush=True)
         if code := run([*PIP, "--progress-bar", "off", "--require-hashes", "-r", str(lock)]):
             return code
-    if code := run([*PIP, "--quiet", "--no-deps", "--no-build-isolation", "-e", "."]):
+    if code := run([*PIP, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".", "-e", "workbench"]):
         return code
     print(f"  installed in {time.monotonic() - started_s:.0f} s")
     return 0

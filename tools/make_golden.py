@@ -14,7 +14,6 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from rangelog.tier.parquet import write_object
 from rangelog_core.batch import CODEC_ZSTD, batch_crc, check_batch, encode_batch, encode_headers
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.frame import Opcode, encode_frame
@@ -29,6 +28,7 @@ from rangelog_server.wal.entry import Kind, pack_sidecar
 from rangelog_server.wal.files import rows_of
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.scan import scan_segment
+from rangelog_tier.parquet import write_object
 
 LOG_SALT = 5
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "unit" / "golden"

@@ -47,7 +47,7 @@ def _help(command: str) -> str:
 
 TRIES: dict[str, tuple[str, ...]] = {
     BASE: (_PROGRAM, "import rangelog.sync; rangelog.sync.connect('127.0.0.1:1').close()"),
-    "tier": ("import boto3, rangelog.tier.opening, rangelog.tier.parquet, rangelog.arrow",),
+    "tier": ("import boto3, rangelog_tier.opening, rangelog_tier.parquet, rangelog_tier.arrow",),
     "cli": (
         "import sys; sys.argv = ['pdctl', '--help']; from pdctl.entry import main; main()",
         _help("local"),
@@ -57,7 +57,7 @@ TRIES: dict[str, tuple[str, ...]] = {
     "broker": ("import rangelog_broker.main", _help("broker")),
     "otel": ("import opentelemetry.trace, rangelog.sync",),
     "spark": ("import pyspark, rangelog.spark, rangelog.spark.source",),
-    "iceberg": ("import pyiceberg.table, rangelog.spark.jobs.iceberg_change",),
+    "iceberg": ("import pyiceberg.table, rangelog_jobs.iceberg_change",),
 }
 """Python programs that must run where only this extra is installed."""
 

@@ -13,8 +13,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from rangelog_cli.bench.measurement import read_lines
-from rangelog_cli.bench.report import comparison, markdown
+from rangelog_bench.measurement import read_lines
+from rangelog_bench.report import comparison, markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "PERFORMANCE.md"

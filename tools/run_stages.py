@@ -25,7 +25,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.chance import RUN_ENV, rows_of, summary
-from tests.support.figures import KEPT, PRODUCT, ROOT, commit, git, machine, now, replace
+from tests.support.figures import KEPT, ROOT, commit, git, machine, now, replace
+from tests.support.packages import PRODUCT
 
 FILE = KEPT / "runs.json"
 COUNTS = "PYTEST_COUNTS_FILE"

@@ -14,7 +14,7 @@ from jvm import require
 from measure import main
 from servers import HOST, free_ports, listening
 
-from rangelog_cli.bench.anchors import BOOKKEEPER, BOOKKEEPER_FLUSH_WHEN_IDLE
+from rangelog_bench.anchors import BOOKKEEPER, BOOKKEEPER_FLUSH_WHEN_IDLE
 
 BOOKIES, BOOKIES_FOR_FAILOVER = 3, 4
 """One more than a ledger needs, as for rangelog: with none to spare a ledger is closed at the first loss."""

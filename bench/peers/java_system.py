@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from jvm import JavaDriver, java
 from servers import Servers
 
-from rangelog_cli.bench.system import Stop, System
-from rangelog_cli.bench.workload import SHARED
+from rangelog_bench.system import Stop, System
+from rangelog_bench.workload import SHARED
 
 _READ_S_MAX = 300.0
 _FRESH_S_MAX, _FRESH_AGAIN_S = 60.0, 0.5

@@ -17,7 +17,7 @@ from typing import Any
 
 from servers import ROOT, Missing, die_with_parent
 
-from rangelog_cli.bench.system import OpenLoopSamples, Sampler, TailSamples
+from rangelog_bench.system import OpenLoopSamples, Sampler, TailSamples
 
 HERE = Path(__file__).resolve().parent / "java"
 JAVA = ROOT / "build" / "bench-peers" / "java"

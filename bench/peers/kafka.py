@@ -14,8 +14,8 @@ from jvm import require
 from measure import main
 from servers import HOST, free_ports, listening
 
-from rangelog_cli.bench.anchors import KAFKA, KAFKA_FLUSHED
-from rangelog_cli.bench.workload import OF_PEERS, PRODUCER_COUNT, PRODUCER_SHARDS
+from rangelog_bench.anchors import KAFKA, KAFKA_FLUSHED
+from rangelog_bench.workload import OF_PEERS, PRODUCER_COUNT, PRODUCER_SHARDS
 
 NODES = (1, 2, 3)
 _CLUSTER_ID = "cmFuZ2Vsb2ctYmVuY2gtMQ"

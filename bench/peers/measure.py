@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from servers import Missing
 
-from rangelog_cli.bench.measurement import Measurement, medians
-from rangelog_cli.bench.system import System
-from rangelog_cli.bench.workload import OF_PEERS, QUICK, Effort, run_round
+from rangelog_bench.measurement import Measurement, medians
+from rangelog_bench.system import System
+from rangelog_bench.workload import OF_PEERS, QUICK, Effort, run_round
 
 try:
     import uvloop

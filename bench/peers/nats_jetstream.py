@@ -16,8 +16,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, S
 from nats.js.errors import NotFoundError
 from servers import HOST, VENV, Missing, Servers, free_ports, wait_port
 
-from rangelog_cli.bench.system import Stop, System
-from rangelog_cli.bench.workload import SHARED
+from rangelog_bench.system import Stop, System
+from rangelog_bench.workload import SHARED
 
 ALWAYS, DEFAULT = "sync always", "sync every 2 min"
 _PENDING_BYTES, _PENDING_MAX, _PENDING_MIN = 8 << 20, 4_000, 256

@@ -19,8 +19,8 @@ from measure import main
 from rstream import ConsumerOffsetSpecification, OffsetType
 from servers import HOST, Missing, Servers, free_ports, wait_port
 
-from rangelog_cli.bench.system import Stop, System
-from rangelog_cli.bench.workload import SHARED
+from rangelog_bench.system import Stop, System
+from rangelog_bench.workload import SHARED
 
 UNFLUSHED = "stream, not flushed"
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

@@ -17,8 +17,8 @@ import hiredis
 from measure import main
 from servers import HOST, Missing, Servers, free_ports, wait_port
 
-from rangelog_cli.bench.system import Stop, System
-from rangelog_cli.bench.workload import SHARED
+from rangelog_bench.system import Stop, System
+from rangelog_bench.workload import SHARED
 
 ALWAYS, EVERY_SECOND = "always, WAIT 1", "everysec, WAIT 1"
 _WAIT = hiredis.pack_command(("WAIT", 1, 5000))

@@ -23,10 +23,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 from queries import STEPS, steps_of
 
-from rangelog.arrow import HEADERS_TYPE, SCHEMA
 from rangelog.spark import create_session
 from rangelog.spark.source import RangelogSource
-from rangelog_cli.bench.meter import CLIENT, Meter
+from rangelog_bench.meter import CLIENT, Meter
+from rangelog_tier.arrow import HEADERS_TYPE, SCHEMA
 
 BATCH_BYTES = 1_800 * 1_024
 PARTITIONS = 8

@@ -10,7 +10,7 @@ from jvm import JAVA, require
 from kafka import NODES, Kafka
 from spark_side import Side
 
-from rangelog_cli.bench.anchors import KAFKA
+from rangelog_bench.anchors import KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

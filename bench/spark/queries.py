@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from appender import STAMP
 from spark_side import Side, random_values
 
-from rangelog_cli.bench.measurement import MS, RECORDS_PER_S, Measurement, latency_details
-from rangelog_cli.bench.meter import CLIENT, Meter
+from rangelog_bench.measurement import MS, RECORDS_PER_S, Measurement, latency_details
+from rangelog_bench.meter import CLIENT, Meter
 from rangelog_cli.local.processes import wait_until
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from spark_side import HOT, RangelogSide, Side  # noqa: E402
 
 import rangelog.sync  # noqa: E402
 from rangelog.spark import create_session  # noqa: E402
-from rangelog_cli.bench.measurement import MS, Measurement, medians  # noqa: E402
-from rangelog_cli.bench.scratch import scratch  # noqa: E402
+from rangelog_bench.measurement import MS, Measurement, medians  # noqa: E402
+from rangelog_bench.scratch import scratch  # noqa: E402
 
 OUTPUT = ROOT / "build" / "bench"
 SMALL, LARGE = 100, 1_024

@@ -18,7 +18,6 @@ from typing import Any
 
 from rangelog import Client
 from rangelog.errors import Unavailable
-from rangelog.tier.encryption_keys import key_provider
 from rangelog_broker import metrics
 from rangelog_broker.hosting.assignments import AssignmentWatch, OwnedKey
 from rangelog_broker.hosting.host import Host
@@ -45,6 +44,7 @@ from rangelog_server_common.tls_settings import open_tls
 from rangelog_server_common.tokens.settings import open_verifier
 from rangelog_server_common.tokens.trust_keeper import TrustKeeper
 from rangelog_server_common.tokens.verifier import TokenVerifier
+from rangelog_tier.encryption_keys import key_provider
 
 SWEEP_INTERVAL_S = 1.0
 HAND_OVER_S = 5.0

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from rangelog_cli.certs.command import certs
+from rangelog_cli.installed_commands import Commands
 from rangelog_cli.local.lifeline import follow_parent
 from rangelog_cli.local.verbs import local
 
@@ -23,7 +24,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 DEBUG_ENV = "RANGELOG_DEBUG"
 
 
-@click.group(context_settings=_CONTEXT)
+@click.group(cls=Commands, context_settings=_CONTEXT)
 @click.version_option(package_name="rangelog", prog_name="rangelog")
 def cli() -> None:
     """A range-based, tiered, replicated log store.
@@ -190,113 +191,6 @@ def healthcheck(question: str, metrics: str, timeout: float, ca: str | None, cer
 
     click.echo(ask(question, metrics, TlsConfig.of_paths(ca, cert, key), timeout))
     return 0
-
-
-@cli.command()
-@click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/demo/report.html"),
-    show_default=True, help="The page to write.",
-)  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep the cluster's data and logs, and print their path.")
-@click.option(
-    "--flights", "flight_count", type=click.IntRange(40_000, 336_776), help="Only the first so many.  [default: all]"
-)
-@click.option("--no-spark", is_flag=True, help="Leave out Spark; the last line then says spark_matches=skipped.")
-@click.option(
-    "--healing", is_flag=True, help="Another demo: a cluster that loses servers, disks, a zone and everything."
-)
-def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool, healing: bool) -> int:
-    """Append 336,776 real flights through three kills, tier them to S3, read them back by SDK, Spark and pyarrow.
-
-    Starts 3 placement drivers, 4 range servers, 2 brokers and an S3 server on loopback, and kills a range server, the
-    placement driver that leads, and the writer on the way. Then 8 producers send the same flights to a topic that is scaled
-    from 1 shard to 4, and 3 members of a group count them in a table, while brokers and members are killed. Exit code 0
-    only if no flight was lost, repeated, moved or miscounted.
-
-    \b
-    Examples:
-      rangelog demo
-      rangelog demo --flights 50000 --no-spark --keep
-      rangelog demo --healing          the text of its report goes beside the page, as healing.txt
-    """
-    if healing:
-        from rangelog_cli.demo.healing.command import run_healing
-
-        if flight_count is not None or no_spark:
-            raise click.UsageError("--healing has no flights and no Spark: leave out --flights and --no-spark")
-        return run_healing(report.with_name("healing.txt"), keep=keep)
-    from rangelog_cli.demo.command import run_demo
-
-    return run_demo(report, keep=keep, flight_count=flight_count, with_spark=not no_spark)
-
-
-@cli.command()
-@click.option("--quick", is_flag=True, help="One round of a second or two each: to see that it works.")
-@click.option("--topics", is_flag=True, help="Measure topics, groups, journals, tables and transactions instead.")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="NAME",
-    help="throughput, catchup, latency, open-loop, tail, failover, arrow, streams, end, pd-failover, takeover or cold; "
-    "of topics producers, broker-latency, shards, broker-gap, split, rebalance, journal, table or transactions; may be "
-    "repeated.  [default: all]",
-)
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each figure instead of tables.")
-@click.option("--against", metavar="PD,…", help="A cluster that runs already.  [default: one of its own, then removed]")
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("build/bench"),
-    show_default=True,
-    help="Where its own cluster keeps its data: on a real disk.",
-)
-@click.option("--tls", is_flag=True, help="Its own cluster has mutual TLS on all ports.")
-@click.option("--seconds", type=click.FloatRange(min=0.2), help="How long each measurement takes.  [default: 10]")
-@click.option("--rounds", type=click.IntRange(1, 20), help="Of which the median is shown.  [default: 3]")
-@click.option("--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Draw a picture as well.")
-@click.option(
-    "--smoke",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Only compare, in a minute, with the ratios kept in FILE: fails when something became much slower.",
-)
-@click.option("--write-baseline", is_flag=True, help="With --smoke: write FILE instead of comparing with it.")
-def bench(
-    quick: bool,
-    topics: bool,
-    only: tuple[str, ...],
-    as_json: bool,
-    against: str | None,
-    data_dir: Path,
-    tls: bool,
-    seconds: float | None,
-    rounds: int | None,
-    plot_path: Path | None,
-    smoke: Path | None,
-    write_baseline: bool,
-) -> int:
-    """Measure throughput, latency, reading and failover on this machine.
-
-    All of it takes about 12 minutes: three rounds on a fresh cluster of 3 placement drivers and 3 range servers (4 where
-    one is killed), 10 s each, records of 100 B, 1 KiB and 16 KiB, each flushed on two of three before its ack.
-
-    \b
-    Examples:
-      rangelog bench --quick
-      rangelog bench --only latency --only tail --json
-      rangelog bench --topics
-      rangelog bench --smoke baseline.json --write-baseline
-      rangelog bench --against 10.0.0.1:7100,10.0.0.2:7100 --only throughput
-    """
-    from rangelog_cli.bench.command import run_bench
-    from rangelog_cli.bench.smoke import run_smoke
-
-    if smoke is not None:
-        return run_smoke(smoke, data_dir, write=write_baseline)
-    return run_bench(
-        quick=quick, topics=topics, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds,
-        rounds=rounds, plot_path=plot_path, tls=tls,
-    )  # fmt: skip
 
 
 cli.add_command(certs)

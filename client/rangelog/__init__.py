@@ -116,12 +116,12 @@ if TYPE_CHECKING:
     from rangelog._transact.transaction import Transaction
     from rangelog._transact.transactional import Transactional
     from rangelog._transact.transactions import TransactionInfo, Transactions
-    from rangelog.tier.encryption_keys import KeyDirectory
-    from rangelog.tier.kms_keys import KmsKeys
     from rangelog_core.key_ranges import KeyRange
     from rangelog_core.net.tls import TlsConfig
     from rangelog_core.net.token_sources import TokenFile
     from rangelog_core.stream_config import StreamConfig, StreamConfigChange
+    from rangelog_tier.encryption_keys import KeyDirectory
+    from rangelog_tier.kms_keys import KmsKeys
 
 __version__ = "0.1.0"
 
@@ -261,9 +261,9 @@ _LAZY = {
     "Cursor": "rangelog._read.cursors",
     "CursorReader": "rangelog._read.cursor_reader",
     "Cut": "rangelog._topics.cut",
-    "KeyDirectory": "rangelog.tier.encryption_keys",
+    "KeyDirectory": "rangelog_tier.encryption_keys",
     "KeyRange": "rangelog_core.key_ranges",
-    "KmsKeys": "rangelog.tier.kms_keys",
+    "KmsKeys": "rangelog_tier.kms_keys",
     "Reader": "rangelog._read.reader",
     "Retention": "rangelog._topics.values",
     "ScalingPolicy": "rangelog._topics.values",

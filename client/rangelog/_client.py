@@ -40,7 +40,7 @@ from rangelog_core.record import AppendRecord, BytesLike
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
 if TYPE_CHECKING:
-    from rangelog.tier.encryption_keys import KeyProvider
+    from rangelog_tier.encryption_keys import KeyProvider
 
 DEFAULT_CONFIG = StreamConfig()
 FIRST_CONTACT_S = 1.0

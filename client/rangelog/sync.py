@@ -51,7 +51,7 @@ from rangelog_core.net.tls import TlsConfig
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 if TYPE_CHECKING:
-    from rangelog.tier.encryption_keys import KeyProvider
+    from rangelog_tier.encryption_keys import KeyProvider
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_core.net.acting import Represented
 from rangelog_core.net.principals import Principal
@@ -50,6 +49,7 @@ from rangelog_pd.token_signer import TokenSigner
 from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2
 from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.tokens.verifier import NO_TRUST, TokenTrust
+from rangelog_tier.encryption_keys import key_provider, keys_of_environment
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0

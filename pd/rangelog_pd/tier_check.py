@@ -23,7 +23,7 @@ TRIAL_WAIT_S = 1.0
 TRIALS_MAX = 4
 
 if TYPE_CHECKING:
-    from rangelog.tier.encryption_keys import KeyProvider
+    from rangelog_tier.encryption_keys import KeyProvider
 
 _log = structlog.get_logger("tier")
 
@@ -45,8 +45,8 @@ def check_tier(url: str, keys: KeyProvider | None = None) -> None:
     """
     if keys is not None:
         keys.current()
-    from rangelog.tier.object_store import probe
-    from rangelog.tier.opening import open_object_store, store_location
+    from rangelog_tier.object_store import probe
+    from rangelog_tier.opening import open_object_store, store_location
 
     location = store_location(parse_tier(url)[-1].url)
     if location.startswith("/") and not Path(location).is_dir():
@@ -64,7 +64,7 @@ def check_tier(url: str, keys: KeyProvider | None = None) -> None:
 
 def check_new_tier(url: str) -> None:
     """Check a store that the tier is to get. Raises ConfigInvalid (no such directory here), and what `check_tier` raises."""
-    from rangelog.tier.opening import store_location
+    from rangelog_tier.opening import store_location
 
     location = store_location(parse_tier(url)[-1].url)
     if location.startswith("/") and not Path(location).is_dir():

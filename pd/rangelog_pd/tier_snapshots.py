@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rangelog.tier.encrypted_file import encrypt_file
 from rangelog_core import tier_snapshot
 from rangelog_core.errors import EncryptionKeyMissing, PreconditionFailed, RangelogError
 from rangelog_core.object_keys import parse_snapshot_key, snapshot_key, snapshot_prefix
@@ -27,10 +26,11 @@ from rangelog_pd.state.tier_stores import tier_url
 from rangelog_pd.state.versions import LEVEL_ENCRYPTION
 from rangelog_proto.v1 import restore_pb2
 from rangelog_server_common.single_thread import SingleThread
+from rangelog_tier.encrypted_file import encrypt_file
 
 if TYPE_CHECKING:
-    from rangelog.tier import ObjectStore
-    from rangelog.tier.encryption_keys import KeyProvider
+    from rangelog_tier import ObjectStore
+    from rangelog_tier.encryption_keys import KeyProvider
 
 LOOK_INTERVAL_S = 0.5
 _FILE = "tier-snapshot.tmp"
@@ -123,7 +123,7 @@ class TierSnapshots:
     def _write(self, url: str, header: restore_pb2.TierSnapshotHeader, frozen: Frozen) -> int:
         """Write one, then delete the oldest of too many. Return its size. Raises RangelogError, OSError."""
         if self._store is None or url != self._url:
-            from rangelog.tier.opening import open_object_store
+            from rangelog_tier.opening import open_object_store
 
             self._store, self._url = open_object_store(url, create=True), url
         try:

@@ -7,7 +7,6 @@ import sys
 import structlog
 import uvloop
 
-from rangelog.tier.encryption_keys import key_provider, keys_of_environment
 from rangelog_core.allocator import keep_large_blocks
 from rangelog_core.errors import ConfigInvalid, DirectoryGivenUp, EncryptionKeyMissing, RangelogError
 from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
@@ -22,6 +21,7 @@ from rangelog_server_common.garbage import collector_off, spare_long_lived
 from rangelog_server_common.logging import log_to_stderr
 from rangelog_server_common.metrics.loop_holds import HOLDS
 from rangelog_server_common.process import allow_open_files, fail, remove_endpoint, stop_on_signals
+from rangelog_tier.encryption_keys import key_provider, keys_of_environment
 
 _log = structlog.get_logger("range_server")
 

@@ -7,14 +7,14 @@ from random import Random
 from typing import Any
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
-from rangelog.tier import parquet
-from rangelog.tier.object_reader import ObjectReader
-from rangelog.tier.object_store import ObjectInfo, ObjectTooShort
 from rangelog_core.batch import encode_batch
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import Corruption
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier import parquet
+from rangelog_tier.object_reader import ObjectReader
+from rangelog_tier.object_store import ObjectInfo, ObjectTooShort
 from tests.corruption.damage_tally import Damages, Thoroughness
 
 KEY = "streams/1/ranges/0/object.parquet"

@@ -21,8 +21,6 @@ from botocore.loaders import Loader, create_loader
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog._read.look_ahead import LookAhead
 from rangelog._read.object_fetcher import ObjectFetcher
-from rangelog.tier import open_object_store, s3_store
-from rangelog.tier.s3_store import PART_BYTES
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import RangelogError
 from rangelog_core.object_keys import object_key
@@ -36,6 +34,8 @@ from rangelog_server.testing import batch
 from rangelog_server.tier import upload
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
+from rangelog_tier import open_object_store, s3_store
+from rangelog_tier.s3_store import PART_BYTES
 from tests.corruption.lying_s3 import LyingS3
 from tests.fakes.faces import LogDisk
 from tests.support.pd_calls import CallsByName

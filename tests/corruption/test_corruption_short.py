@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.object_reader import ByteSpan, ObjectReader
 from rangelog_core.errors import PreconditionFailed
 from rangelog_pd.consensus.files import journal
 from rangelog_server.ranges import reading, replay
 from rangelog_server.tier import upload
+from rangelog_tier.object_reader import ByteSpan, ObjectReader
 from tests.corruption.corruption import S3_SHARE, Results, figures, last_line, run
 from tests.corruption.damage_member import MemberDamage
 from tests.corruption.damage_object import ObjectDamage

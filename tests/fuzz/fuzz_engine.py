@@ -22,11 +22,11 @@ from typing import Any
 
 from rangelog_core.errors import RangelogError
 from tests.fuzz.fuzz_mutation import Mutator, mutated
+from tests.support.packages import PRODUCT
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
-OWN_PACKAGES = ("client", "core", "server_common", "broker", "pd", "range_server", "proto", "cli")
-OWN_CODE = tuple(f"{ROOT / name}/" for name in OWN_PACKAGES)
+OWN_CODE = tuple(f"{ROOT / name}/" for name in PRODUCT)
 HANG_S = 20.0
 POOL_MAX = 400
 

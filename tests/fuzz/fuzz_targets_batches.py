@@ -202,7 +202,7 @@ def run_extension(data: bytes) -> bool:
 def run_arrow(data: bytes) -> bool:
     """A batch as Arrow holds what the records hold."""
     from rangelog._read.arrow_chunk import records_from_arrow
-    from rangelog.arrow import batch_to_arrow
+    from rangelog_tier.arrow import batch_to_arrow
 
     table = batch_to_arrow(data)
     table.validate(full=True)

@@ -14,14 +14,14 @@ from random import Random
 
 import google_crc32c
 
-from rangelog.tier.restore.applying import requests
-from rangelog.tier.restore.known import KnownBucket, snapshot_rows
-from rangelog.tier.restore.reading import plan_of
 from rangelog_core import tier_snapshot
 from rangelog_core.errors import RangelogError
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import pd_state_pb2, restore_pb2
+from rangelog_tier.restore.applying import requests
+from rangelog_tier.restore.known import KnownBucket, snapshot_rows
+from rangelog_tier.restore.reading import plan_of
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed
 from tests.fuzz.fuzz_targets_state import KNOWN, NOW_MS, history

@@ -33,8 +33,6 @@ from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
 from rangelog import context
 from rangelog._append.batch_builder import check_record
 from rangelog._client import Client
-from rangelog.tier import file_store, opening
-from rangelog.tier.object_store import check_key
 from rangelog_cli.local.plan import ClusterPlan, make_plan, read_plan, write_plan
 from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, merge, parse_members
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError, UnsupportedVersion
@@ -48,6 +46,8 @@ from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.address_settings import split_listen
 from rangelog_server_common.settings import load_settings
+from rangelog_tier import file_store, opening
+from rangelog_tier.object_store import check_key
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import text_mutated
 

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
-from rangelog.arrow import SCHEMA
-from rangelog.tier import parquet
-from rangelog.tier.object_reader import ObjectReader
-from rangelog.tier.object_store import ObjectInfo, ObjectTooShort
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import ObjectNotFound, ProtocolViolation
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier import parquet
+from rangelog_tier.arrow import SCHEMA
+from rangelog_tier.object_reader import ObjectReader
+from rangelog_tier.object_store import ObjectInfo, ObjectTooShort
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed
 

@@ -14,7 +14,6 @@ import google_crc32c
 import grpc
 import pytest
 
-from rangelog.arrow import batch_to_arrow
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_core.batch import check_batch, encode_batch
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation
@@ -35,6 +34,7 @@ from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
 from rangelog_server.wal.scan import scan_segment
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_tier.arrow import batch_to_arrow
 from tests.fuzz.fuzz_targets_data_plane import HELLO, request, run_requests
 from tests.fuzz.fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from tests.fuzz.fuzz_targets_raft import PATH, holding, journal_seeds, repair_journal, repair_snapshot

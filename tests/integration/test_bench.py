@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.bench.measurement import read_lines
-from rangelog_cli.bench.topics.report import TARGETS
+from rangelog_bench.measurement import read_lines
+from rangelog_bench.topics.report import TARGETS
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(300)]
@@ -96,4 +96,4 @@ def test_a_short_run_of_topics_gives_every_figure_and_leaves_nothing(tmp_path: P
     assert gap.details["found"] >= gap.details["acked"] > 0
     assert list(tmp_path.iterdir()) == []
     assert processes_with(str(tmp_path)) == []
-    assert processes_with("rangelog_cli.bench.topics.roles") == []
+    assert processes_with("rangelog_bench.topics.role_process") == []

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.bench import measurement as m
-from rangelog_cli.bench.anchors import BOOKKEEPER, KAFKA, Anchor
+from rangelog_bench import measurement as m
+from rangelog_bench.anchors import BOOKKEEPER, KAFKA, Anchor
 
 pytestmark = [pytest.mark.integration, pytest.mark.measure, pytest.mark.alone, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.encryption_keys import KeyDirectory
 from rangelog_cli.certs.authority import Authority, parse_principal
+from rangelog_tier.encryption_keys import KeyDirectory
 from tests.integration.helpers.chart_job import run_job
 from tests.integration.helpers.chart_release import Release, rendered
 from tests.support.fake_kubernetes import FakeKubernetes

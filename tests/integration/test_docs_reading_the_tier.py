@@ -15,12 +15,12 @@ import pytest
 
 import rangelog
 from rangelog import Client, StreamConfig, TopicConfig, Writer
-from rangelog.tier import open_object_store
-from rangelog.tier.opening import store_location
-from rangelog_cli.demo.s3_server import CREDENTIALS, REGION, S3Server
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import ObjectNotFound
 from rangelog_core.manifest import StreamManifest, parse_manifest
+from rangelog_demo.s3_server import CREDENTIALS, REGION, S3Server
+from rangelog_tier import open_object_store
+from rangelog_tier.opening import store_location
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.page_examples import PageRunner

@@ -18,10 +18,10 @@ import pytest
 
 import rangelog
 from rangelog import Client, EncryptionKeyMissing, KeyDirectory, StreamConfig
-from rangelog.tier.encryption_keys import KEYS_DIR_ENV
-from rangelog.tier.object_store import PROBE_PREFIX
-from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
 from rangelog_cli.local.processes import Cluster
+from rangelog_demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
+from rangelog_tier.encryption_keys import KEYS_DIR_ENV
+from rangelog_tier.object_store import PROBE_PREFIX
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import eventually

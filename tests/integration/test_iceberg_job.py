@@ -18,15 +18,15 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 import rangelog
 from rangelog import Client, Cut, StreamConfig, TopicConfig
-from rangelog.spark.jobs import ClusterAddress
-from rangelog.spark.jobs.command import main
-from rangelog.spark.jobs.iceberg import RegisteredTable, register
-from rangelog.tier import open_object_store
-from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import ObjectNotFound, PreconditionFailed, StreamNotFound, TopicNotFound, Unavailable
 from rangelog_core.manifest import StreamManifest
 from rangelog_core.net.manifest_calls import fetch_manifest
+from rangelog_demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
+from rangelog_jobs import ClusterAddress
+from rangelog_jobs.command import main
+from rangelog_jobs.iceberg import RegisteredTable, register
+from rangelog_tier import open_object_store
 from tests.integration.conftest import ClusterFactory
 from tests.integration.test_docs_reading_the_tier import Row, read, row, sdk_rows
 from tests.support.page_examples import PageRunner
@@ -56,7 +56,7 @@ class Lake:
         """The job as a command: `rangelog-spark iceberg …`."""
         given = [f"--catalog-property={name}={value}" for name, value in self.properties.items()]
         pd = ["--pd", self.cluster.connect_string]
-        return [sys.executable, "-m", "rangelog.spark.jobs", "iceberg", *pd, "--catalog", "lake", *given, *arguments]
+        return [sys.executable, "-m", "rangelog_jobs", "iceberg", *pd, "--catalog", "lake", *given, *arguments]
 
     async def update(self, **what: str) -> RegisteredTable:
         """Bring one table up to date, in this process."""

@@ -17,10 +17,6 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier import ObjectStore, open_object_store
-from rangelog.tier.object_store import PIECE_BYTES, probe
-from rangelog.tier.s3_examination import examine
-from rangelog.tier.s3_store import PART_BYTES, S3Store
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Process
 from rangelog_core.errors import (
@@ -32,6 +28,10 @@ from rangelog_core.errors import (
     RangelogError,
     Unavailable,
 )
+from rangelog_tier import ObjectStore, open_object_store
+from rangelog_tier.object_store import PIECE_BYTES, probe
+from rangelog_tier.s3_examination import examine
+from rangelog_tier.s3_store import PART_BYTES, S3Store
 from tests.integration.helpers.versitygw import BUILD_TIMEOUT_S, NotBuiltError, running_versitygw
 from tests.support.waiting import eventually
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rangelog._read.arrow_chunk import read_object
-from rangelog.tier import open_object_store
 from rangelog_core.batch import decode_records, split_batches
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import PreconditionFailed, RangelogError
@@ -23,6 +22,7 @@ from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_Placement
 from rangelog_server.formats import FORMATS
 from rangelog_server.testing import RawClient, ServerProcess, batch
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_tier import open_object_store
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

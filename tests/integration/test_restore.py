@@ -12,14 +12,14 @@ import pytest
 import rangelog
 from rangelog import Client, StreamConfig, TopicConfig
 from rangelog.errors import StreamNotFound, Unavailable
-from rangelog.tier import open_object_store
-from rangelog.tier.restore import applying
-from rangelog.tier.restore.plan import RestoreOptions
-from rangelog.tier.restore.reading import BucketReading, read_bucket, read_plan, read_snapshot
-from rangelog_cli.demo.s3_server import CREDENTIALS, S3Server
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.pd_client import PdClient
+from rangelog_demo.s3_server import CREDENTIALS, S3Server
+from rangelog_tier import open_object_store
+from rangelog_tier.restore import applying
+from rangelog_tier.restore.plan import RestoreOptions
+from rangelog_tier.restore.reading import BucketReading, read_bucket, read_plan, read_snapshot
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 from tests.support.waiting import eventually

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, rare
 
-_KEYS = "rangelog.tier.encryption_keys"
-_CIPHER = "rangelog.tier.object_cipher"
-_FILE = "rangelog.tier.encrypted_file"
+_KEYS = "rangelog_tier.encryption_keys"
+_CIPHER = "rangelog_tier.object_cipher"
+_FILE = "rangelog_tier.encrypted_file"
 _UPLOAD = "rangelog_server.tier.upload"
 _HANDLERS = "rangelog_pd.handlers.objects"
 _SNAPSHOTS = "rangelog_pd.tier_snapshots"
@@ -20,7 +20,7 @@ ENCRYPTION: tuple[Mutant, ...] = (
     rare(
         "object-in-clear",
         "an object whose key is listed is in clear all the same",
-        "rangelog.tier.parquet",
+        "rangelog_tier.parquet",
         "        encryption_properties=encryption,\n",
         "        encryption_properties=None,\n",
         _OBJECTS_TEST,
@@ -28,7 +28,7 @@ ENCRYPTION: tuple[Mutant, ...] = (
     rare(
         "repack-in-clear",
         "what was encrypted is in clear once small objects are joined",
-        "rangelog.tier.repacking",
+        "rangelog_tier.repacking",
         "        cipher=cipher_of(store),\n",
         "        cipher=None,\n",
         _OBJECTS_TEST,
@@ -84,7 +84,7 @@ ENCRYPTION: tuple[Mutant, ...] = (
     rare(
         "retry-is-damage",
         "a server that ended at the wrong moment reports damage",
-        "rangelog.tier.storing",
+        "rangelog_tier.storing",
         "    if taken and written.encryption_key_id:\n",
         "    if False:\n",
         _UPLOAD_TEST,
@@ -140,7 +140,7 @@ ENCRYPTION: tuple[Mutant, ...] = (
     rare(
         "restore-without-the-id",
         "after a restore nobody knows which key an object needs",
-        "rangelog.tier.restore.describing",
+        "rangelog_tier.restore.describing",
         "        found.encryption_key_id = key_id_of(tail[len(tail) - footer_size :])\n",
         "        pass\n",
         _OBJECTS_TEST,

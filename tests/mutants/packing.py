@@ -10,7 +10,7 @@ _UNITS = "rangelog_pd.reconcile.repack_units"
 _STATE = "rangelog_pd.state.repacks"
 _STORE = "rangelog_pd.state.store"
 _COMMIT = "rangelog_pd.state.objects"
-_WRITER = "rangelog.tier.repacking"
+_WRITER = "rangelog_tier.repacking"
 _SERVER = "rangelog_server.agent.directives.repack"
 _CHOICE_TEST, _QUEUE_TEST = "core/test_repack_choice.py", "pd/reconcile/test_pd_repack_queue.py"
 _SERVER_TEST = "range_server/agent/test_repack_directive.py"
@@ -37,12 +37,12 @@ PACKING: tuple[Mutant, ...] = (
     _packing("packing-in-any-order", "the rows of a repack are not in order", _WRITER,
              "    for described in objects:\n        if described",
              "    for described in reversed(objects):\n        if described")
-    .and_also("rangelog.tier.parquet", "        if start != self._position:\n", "        if False:\n"),
+    .and_also("rangelog_tier.parquet", "        if start != self._position:\n", "        if False:\n"),
     _packing("packing-leaves-a-gap", "the rows of one object are left out", _WRITER,
              "    for described in objects:\n        if described",
              "    for described in [*objects[:1], *objects[2:]]:\n        if described")
-    .and_also("rangelog.tier.parquet", "        if start != self._position:\n", "        if False:\n")
-    .and_also("rangelog.tier.parquet", "        if self._position != self._end:\n", "        if False:\n")
+    .and_also("rangelog_tier.parquet", "        if start != self._position:\n", "        if False:\n")
+    .and_also("rangelog_tier.parquet", "        if self._position != self._end:\n", "        if False:\n")
     .and_also(_COMMIT, "        if group.start_offset != position or not group.count:\n", "        if False:\n")
     .and_also(_COMMIT, "    if request.row_groups and position != found.end_offset:\n", "    if False:\n"),
     _packing("packing-mixes-streams", "an object of another stream is joined", _QUEUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Edit, Mutant, rare
 
 _STATE = "rangelog_pd.state.repacks"
-_PACKER = "rangelog.tier.repacking"
+_PACKER = "rangelog_tier.repacking"
 _COLD = "rangelog._read.cold"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, rare
 
 _STATE = "rangelog_pd.state.restore"
-_ROWS = "rangelog.tier.restore.rows"
-_PLANNING = "rangelog.tier.restore.planning"
+_ROWS = "rangelog_tier.restore.rows"
+_PLANNING = "rangelog_tier.restore.planning"
 _PD_TEST = "pd/state/test_pd_restore.py"
 _PDCTL_TEST = "pdctl/test_pdctl_restore.py"
 _MODEL = "client/tier/restore/test_restore_model.py"
@@ -26,7 +26,7 @@ RESTORES: tuple[Mutant, ...] = (
          "        self._plan.next_object_id = max([header.next_object_id, *(each.object_id + 1 for each in places)])\n",
          _PD_TEST),
     rare("restore-by-the-snapshot", "what was committed after the snapshot is lost, although a manifest names it",
-         "rangelog.tier.restore.coverage",
+         "rangelog_tier.restore.coverage",
          "    if stream is not None and of_snapshot.revision >= manifest.revision:\n", "    if stream is not None:\n", _MODEL),
     rare("restore-drops-strays", "the last replicas of the former cluster are removed from their servers",
          "rangelog_pd.reconcile.directives", "    if state.is_from_before_restore(key):\n", "    if False:\n",
@@ -34,12 +34,12 @@ RESTORES: tuple[Mutant, ...] = (
     rare("restore-remembers-transactions", "transactions of a restored cluster are taken for merged ones of the former",
          "rangelog_broker.shards.state", "        self.merges = Merges()\n", "", "broker/shards/test_restored_shard.py"),
     rare("restore-of-the-last-store", "objects of a former store are taken for missing ones, and streams are cut",
-         "rangelog.tier.restore.stores", "    if len(saved) <= 1:\n", "    if True:\n", _PDCTL_TEST),
+         "rangelog_tier.restore.stores", "    if len(saved) <= 1:\n", "    if True:\n", _PDCTL_TEST),
     rare("restore-from-any-copy", "a copy of the last store is read as if it were all of them",
-         "rangelog.tier.restore.stores", "    if store_location(last.url) != store_location(url):\n", "    if False:\n",
+         "rangelog_tier.restore.stores", "    if store_location(last.url) != store_location(url):\n", "    if False:\n",
          _PDCTL_TEST),
     rare("restore-into-the-last-store", "a restored cluster does not know where its older objects are",
-         "rangelog.tier.restore.stores", "    return _places(one) == _places(other)\n",
+         "rangelog_tier.restore.stores", "    return _places(one) == _places(other)\n",
          "    return _places(one)[-1][1] == _places(other)[-1][1]\n", _PDCTL_TEST),
     rare("restore-stores-unsaved", "a snapshot does not say where the first store is", "rangelog_pd.tier_snapshots",
          "                tier_url=tier_url(state, driver.settings.tier_url),\n", "", "pd/test_tier_snapshots.py"),

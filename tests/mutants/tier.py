@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant, rare
 
-_ERRORS = "rangelog.tier.s3_errors"
-_SCRUB = "rangelog.tier.scrubbing"
+_ERRORS = "rangelog_tier.s3_errors"
+_SCRUB = "rangelog_tier.scrubbing"
 _STATE = "rangelog_pd.state.reuploads"
 _SCRUB_TEST = "pdctl/test_pdctl_scrub.py"
 _ERRORS_TEST = "client/tier/test_s3_errors.py"
@@ -24,17 +24,17 @@ def _scrubbed(name: str, harm: str, old: str, new: str, *more: Edit) -> Mutant:
 
 TIER: tuple[Mutant, ...] = (
     rare("listing-ends-without-a-token", "half of a listing is taken for all of it: a scrub uploads again, a restore cuts",
-         "rangelog.tier.s3_store", "                if not page.get(\"IsTruncated\", bool(token)):\n",
+         "rangelog_tier.s3_store", "                if not page.get(\"IsTruncated\", bool(token)):\n",
          "                if not token:\n", _INCOMPLETE_TEST),
     rare("short-answer-is-damage", "an object is given up because a proxy cut an answer short",
-         "rangelog.tier.s3_spans", "    if size < start + length:\n", "    if count < length:\n", _INCOMPLETE_TEST),
+         "rangelog_tier.s3_spans", "    if size < start + length:\n", "    if count < length:\n", _INCOMPLETE_TEST),
     rare("any-span-will-do", "other bytes of an object than were asked for are taken for damage",
-         "rangelog.tier.s3_spans", "    if (first, count) != (start, length):\n", "    if count != length:\n",
+         "rangelog_tier.s3_spans", "    if (first, count) != (start, length):\n", "    if count != length:\n",
          _INCOMPLETE_TEST),
     rare("part-is-whole", "a part of a snapshot is taken for a damaged one, and an earlier one is restored",
-         "rangelog.tier.s3_store", "                if is_partial(answer):\n", "                if False:\n",
+         "rangelog_tier.s3_store", "                if is_partial(answer):\n", "                if False:\n",
          _INCOMPLETE_TEST),
-    rare("unreadable-folder-is-empty", "objects in a folder that may not be read are missing", "rangelog.tier.file_store",
+    rare("unreadable-folder-is-empty", "objects in a folder that may not be read are missing", "rangelog_tier.file_store",
          "        if not isinstance(error, FileNotFoundError):  # removed meanwhile\n", "        if False:\n",
          _INCOMPLETE_TEST),
     rare("list-breaks-off", "a list that breaks off is taken for all of it", "rangelog_core.net.pages",
@@ -58,7 +58,7 @@ TIER: tuple[Mutant, ...] = (
          "        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:\n", "        if False:\n",
          "range_server/tier/test_upload_to_stores.py"),
     _tier("all-objects-are-in-the-last-store", "what is in a former store cannot be read any more",
-          "rangelog.tier.routed_store",
+          "rangelog_tier.routed_store",
           "        return self._open(store_of_key(self._stores, key))\n", "        return self._open(self._stores[-1])\n"),
     _tier("prepared-before-counts-as-after", "an object that was prepared before a change is looked for in the new store",
           "rangelog_pd.state.tier_stores",
@@ -68,7 +68,7 @@ TIER: tuple[Mutant, ...] = (
          '    if code == "NoSuchKey":\n', '    if code in ("NoSuchKey", "AccessDenied", "403"):\n', _ERRORS_TEST),
     rare("any-404-is-missing", "the page of a web server that is no S3 counts as a missing object", _ERRORS,
          '    if code == "NoSuchKey":\n', '    if code in ("NoSuchKey", "404"):\n', _ERRORS_TEST),
-    rare("reader-makes-a-bucket", "who only reads makes the bucket of its own mistake", "rangelog.tier.opening",
+    rare("reader-makes-a-bucket", "who only reads makes the bucket of its own mistake", "rangelog_tier.opening",
          '            create=create and options.get("create") == "true",\n',
          '            create=options.get("create") == "true",\n', _ERRORS_TEST),
     rare("scrub-without-grace", "an object of an upload that has just ended is removed", _SCRUB,

@@ -18,12 +18,12 @@ if not __package__:  # run by its path: imports begin at the project's folder
 
 import rangelog.sync
 from rangelog.spark import create_session
-from rangelog.spark.jobs.cluster import ClusterAddress
-from rangelog.spark.jobs.compact import compact_streams
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.limits import MIB
 from rangelog_core.stream_config import StreamConfig
+from rangelog_jobs.cluster import ClusterAddress
+from rangelog_jobs.compact import compact_streams
 from tests.support.waiting import eventually
 
 VALUES = 1_000

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import rangelog
-from rangelog_cli.bench.loop import run_on_loop
-from rangelog_cli.bench.meter import Meter
+from rangelog_bench.loop import run_on_loop
+from rangelog_bench.meter import Meter
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 

@@ -33,7 +33,8 @@ from tests.simulation.fresh_seeds import TWICE_EVERY, fresh_seed
 from tests.simulation.probes import CORNER_CASES
 from tests.simulation.run import outcomes, tell_violation
 from tests.simulation.simulate import Outcome
-from tests.support.figures import KEPT, PRODUCT, ROOT, git, machine, now, replace
+from tests.support.figures import KEPT, ROOT, git, machine, now, replace
+from tests.support.packages import PRODUCT
 
 FILE = KEPT / "sweep.json"
 LOCK = Path("build") / "sweep.lock"

@@ -21,10 +21,8 @@ import grpc
 import pyarrow.parquet as pq
 
 import rangelog._append.batch_builder
-import rangelog.tier.opening
+import rangelog_tier.opening
 from rangelog._read.arrow_chunk import records_from_arrow
-from rangelog.tier.parquet import write_object
-from rangelog.tier.routed_store import RoutedStore
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import SealBelowFloor, WriterFenced
 from rangelog_core.net.owner_calls import journal_of
@@ -33,6 +31,8 @@ from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES, LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_tier.parquet import write_object
+from rangelog_tier.routed_store import RoutedStore
 from tests.simulation import virtual_audit
 from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
@@ -388,7 +388,7 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
 
         for target, name, value in (
             (grpc.aio, "insecure_channel", channel),
-            (rangelog.tier.opening, "open_object_store", opened),
+            (rangelog_tier.opening, "open_object_store", opened),
             (rangelog._append.batch_builder, "encode_batch", with_fields(seed, encode_batch)),
         ):
             stack.enter_context(mock.patch.object(target, name, value))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rangelog.tier.object_reader import ObjectReader
 from rangelog_core.batch import check_batch, extension_of
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier.object_reader import ObjectReader
 
 _NOBODY_KNOWS = 0x9001
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from rangelog.tier.object_store import ObjectInfo, ObjectTooShort, check_key
 from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.manifest import parse_manifest
 from rangelog_core.object_keys import MANIFESTS
+from rangelog_tier.object_store import ObjectInfo, ObjectTooShort, check_key
 from tests.simulation.virtual_time import WALL_S
 
 SPOILING_SEEDS = 0.2
@@ -23,7 +23,7 @@ SPOILING = 0.3
 
 
 class VirtualObjects:
-    """See rangelog.tier.ObjectStore. `trouble`: how often something goes wrong.
+    """See rangelog_tier.ObjectStore. `trouble`: how often something goes wrong.
 
     `spoiling`: how often an upload is stored wrong although all else is well. Uploads are few and times of trouble are
     short, so the two seldom meet. It has chance of its own: a seed without it runs as if there were no such fault.

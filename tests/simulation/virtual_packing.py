@@ -13,8 +13,6 @@ import contextlib
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rangelog.tier.object_reader import ObjectReader
-from rangelog.tier.repacking import Repacker
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.limits import KIB, MIB
 from rangelog_core.net.pd_client import PdClient
@@ -22,6 +20,8 @@ from rangelog_core.repack_choice import RepackRules
 from rangelog_pd.state.versions import LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 from rangelog_server.agent.directives.repack import ObjectPacker
+from rangelog_tier.object_reader import ObjectReader
+from rangelog_tier.repacking import Repacker
 from tests.simulation import virtual_reading, virtual_streams
 from tests.simulation.virtual_time import Process, here
 from tests.simulation.virtual_writing import write

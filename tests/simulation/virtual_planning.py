@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from rangelog import Client
-from rangelog.arrow import SCHEMA
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.planning import Plan, plan
 from rangelog.spark.reading import span_reader
 from rangelog_core.errors import RangelogError
+from rangelog_tier.arrow import SCHEMA
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_passes import Pass
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from rangelog.tier.repacking import Repack, Repacker, plan_repacks
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_pd.state.versions import LEVEL_REPACKS
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier.repacking import Repack, Repacker, plan_repacks
 from tests.simulation.virtual_time import here
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rangelog.tier.scrubbing import DAMAGED, FOREIGN, MISSING, ORPHAN, ScrubFinding, TierScrub
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.object_keys import object_key
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier.scrubbing import DAMAGED, FOREIGN, MISSING, ORPHAN, ScrubFinding, TierScrub
 from tests.simulation.virtual_streams import create
 from tests.simulation.virtual_writing import write
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from rangelog.tier.routed_store import RoutedStore
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.tier_stores import TierStore, parse_tier, store_of_key
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import tier_pb2
+from rangelog_tier.routed_store import RoutedStore
 from tests.simulation.virtual_objects import VirtualObjects
 
 if TYPE_CHECKING:

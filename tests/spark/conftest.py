@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rangelog.sync
-from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
+from rangelog_jobs.cluster import ClusterAddress
 from tests.support.calm import CALM, CALM_WRITERS
 from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rangelog.spark.jobs.command import main
 from rangelog_cli.local.processes import Cluster
+from rangelog_jobs.command import main
 from tests.spark.conftest import Filled, Streams
 
 if TYPE_CHECKING:

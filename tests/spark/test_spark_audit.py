@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from rangelog import StreamConfig, TopicConfig
-from rangelog.spark.jobs import audit_tasks
-from rangelog.spark.jobs.audit import audit_streams
-from rangelog.spark.jobs.audit_plan import plan_stream
-from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.processes import Cluster
+from rangelog_jobs import audit_tasks
+from rangelog_jobs.audit import audit_streams
+from rangelog_jobs.audit_plan import plan_stream
+from rangelog_jobs.cluster import ClusterAddress
 from rangelog_proto.v1 import common_pb2
 from tests.spark.conftest import Filled, Streams
 from tests.spark.job_fixtures import COUNT, SMALL_RANGES, mixed, run

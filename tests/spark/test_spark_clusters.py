@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import rangelog.spark.jobs.__main__
+import rangelog_jobs.__main__
 from rangelog.spark import write_archive
 from rangelog_cli.local.ports import LOOPBACK, free_ports
 from rangelog_cli.local.processes import Cluster
@@ -127,7 +127,7 @@ def test_a_job_submitted(
 ) -> None:
     """The program of all jobs, as a file beside the archive: what it copies is the stream."""
     program = machines.directory / "rangelog_jobs.py"
-    program.write_bytes(Path(rangelog.spark.jobs.__main__.__file__).read_bytes())
+    program.write_bytes(Path(rangelog_jobs.__main__.__file__).read_bytes())
     job = ["replay", source.name, "--to", f"{source.name}-batch", "--pd", cluster.connect_string]
     job += ["--checkpoint", str(machines.directory / "replayed")]
     process, log = start(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rangelog.sync
-from rangelog.spark.jobs.audit import audit_streams
-from rangelog.spark.jobs.cluster import ClusterAddress
-from rangelog.spark.jobs.compact import compact_streams
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.manifest import parse_manifest
 from rangelog_core.object_keys import manifest_key
 from rangelog_core.stream_config import StreamConfig
+from rangelog_jobs.audit import audit_streams
+from rangelog_jobs.cluster import ClusterAddress
+from rangelog_jobs.compact import compact_streams
 from tests.spark.conftest import START_MS, Filled, Streams
 from tests.spark.job_fixtures import run
 from tests.support.waiting import eventually

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 import rangelog._read.hot
-import rangelog.tier.file_store
+import rangelog_tier.file_store
 from rangelog.spark.options import parse_options
 from rangelog.spark.source import FilteringReader
 from rangelog_cli.local.processes import Cluster
@@ -124,7 +124,7 @@ def test_partitions_by_bytes(read: Any, timed: dict[str, Filled]) -> None:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The bytes that this process has fetched, from replicas and from the object store."""
     sizes: list[int] = []
-    fetch, read_into = rangelog._read.hot.HotRange.fetch, rangelog.tier.file_store.FileStore.read_into
+    fetch, read_into = rangelog._read.hot.HotRange.fetch, rangelog_tier.file_store.FileStore.read_into
 
     async def counted_fetch(self: Any, *args: Any, **options: Any) -> Any:
         fetched = await fetch(self, *args, **options)
@@ -136,7 +136,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return read_into(self, key, start, target, stopped)
 
     monkeypatch.setattr(rangelog._read.hot.HotRange, "fetch", counted_fetch)
-    monkeypatch.setattr(rangelog.tier.file_store.FileStore, "read_into", counted_read)
+    monkeypatch.setattr(rangelog_tier.file_store.FileStore, "read_into", counted_read)
     return sizes
 
 

@@ -17,15 +17,15 @@ import pytest
 
 import rangelog.sync
 from rangelog import TopicConfig
-from rangelog.spark.jobs.audit import audit_streams
-from rangelog.spark.jobs.cluster import ClusterAddress
-from rangelog.spark.jobs.export import ExportOptions, export_stream
-from rangelog.spark.jobs.export_manifest import FILE_NAME
-from rangelog.spark.jobs.replay import ReplayOptions, replay_stream
-from rangelog.spark.jobs.report import report_streams
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import StreamNotFound, TopicExists
+from rangelog_jobs.audit import audit_streams
+from rangelog_jobs.cluster import ClusterAddress
+from rangelog_jobs.export import ExportOptions, export_stream
+from rangelog_jobs.export_manifest import FILE_NAME
+from rangelog_jobs.replay import ReplayOptions, replay_stream
+from rangelog_jobs.report import report_streams
 from tests.spark.conftest import START_MS, Filled, Streams
 from tests.spark.job_fixtures import COUNT, mixed, run
 from tests.support.waiting import arrives, eventually
@@ -327,7 +327,7 @@ def test_the_command_as_a_process(cluster: Cluster, mixed: Filled, tmp_path: Pat
     """It prints its result and nothing else; a report that a program reads is JSON."""
     env = os.environ | {"RANGELOG_PD": cluster.connect_string}
     done = subprocess.run(
-        [sys.executable, "-m", "rangelog.spark.jobs", "audit", "--stream", "jobs-mixed", "-o", "json", "-q"],
+        [sys.executable, "-m", "rangelog_jobs", "audit", "--stream", "jobs-mixed", "-o", "json", "-q"],
         capture_output=True, text=True, timeout=240, env=env, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
@@ -343,7 +343,7 @@ def test_an_interrupted_replay_ends_cleanly(
     argv = [
         sys.executable,
         "-m",
-        "rangelog.spark.jobs",
+        "rangelog_jobs",
         "replay",
         source,
         "--to",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rangelog.sync
-from rangelog.spark.jobs.cluster import ClusterAddress
-from rangelog.spark.jobs.mirror import NULL_VALUE_HEADER, MirrorOptions, mirror_topic, to_records
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import InvalidArgument, MissingExtra
+from rangelog_jobs.cluster import ClusterAddress
+from rangelog_jobs.mirror import NULL_VALUE_HEADER, MirrorOptions, mirror_topic, to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

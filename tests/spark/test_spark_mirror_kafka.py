@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import rangelog.sync
-from rangelog.spark.jobs.mirror import NULL_VALUE_HEADER
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.record import Record
+from rangelog_jobs.mirror import NULL_VALUE_HEADER
 from tests.spark.killable import Driver
 from tests.support.waiting import arrives
 
@@ -84,7 +84,7 @@ def mirroring(kafka: RunningKafka, cluster: Cluster, folder: Path) -> Driver:
     }  # fmt: skip
     given = [word for pair in options.items() for word in pair]
     settings = ["--conf", f"spark.jars={kafka.jars}", "--conf", "spark.driver.memory=512m"]
-    command = [sys.executable, "-m", "rangelog.spark.jobs", "mirror", *given, *settings]
+    command = [sys.executable, "-m", "rangelog_jobs", "mirror", *given, *settings]
     return Driver(command, folder / "mirror.log")
 
 

@@ -12,7 +12,7 @@ import pytest
 import rangelog._read.object_fetcher
 import rangelog._read.pushed_fetch
 import rangelog.spark.reading
-import rangelog.tier.object_reader
+import rangelog_tier.object_reader
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.planning import plan_spans
@@ -33,7 +33,7 @@ def options(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(rangelog._read.pushed_fetch, "REPLY_BYTES", 4_096)
     monkeypatch.setattr(rangelog._read.pushed_fetch, "CREDIT_BYTES", 8_192)
     monkeypatch.setattr(rangelog.spark.reading, "EMIT_ROWS", 1)
-    monkeypatch.setattr(rangelog.tier.object_reader, "BATCH_ROWS", 100)
+    monkeypatch.setattr(rangelog_tier.object_reader, "BATCH_ROWS", 100)
     monkeypatch.setattr(rangelog._read.object_fetcher, "BYTES_MAX", 1)  # objects are fetched one after the other
     return lambda stream, **more: parse_options({"pd": cluster.connect_string, "stream": stream, **more})
 

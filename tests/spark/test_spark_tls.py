@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rangelog.sync
-from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
+from rangelog_jobs.cluster import ClusterAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

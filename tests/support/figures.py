@@ -15,8 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "reliability"
 KEPT = Path("docs") / "reliability"
 """Figures that are committed."""
-PRODUCT = ("proto", "core", "server_common", "client", "broker", "pd", "range_server", "cli")
-"""The folders of the product."""
 
 
 def publish(suite: str, figures: dict[str, Any]) -> Path:

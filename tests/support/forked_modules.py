@@ -24,9 +24,9 @@ for name in (
     "rangelog_broker.runtime",
     "rangelog_broker.rest.server",
     "rangelog_page.serving",
-    "rangelog.tier.file_store",
-    "rangelog.tier.opening",
-    "rangelog.tier.parquet",
+    "rangelog_tier.file_store",
+    "rangelog_tier.opening",
+    "rangelog_tier.parquet",
     "grpc_health.v1.health",
     "grpc_reflection.v1alpha.reflection",
 ):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.encryption_keys import aes_gcm
 from rangelog_core.errors import Corruption, EncryptionKeyMissing
 from rangelog_server.wal import encryption
 from rangelog_server.wal.encryption import LogKeys
+from rangelog_tier.encryption_keys import aes_gcm
 
 
 @dataclass(eq=False)

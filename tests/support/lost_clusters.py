@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from rangelog.tier.restore.applying import requests
-from rangelog.tier.restore.known import DescribedObject, KnownBucket, SavedRows, snapshot_rows
-from rangelog.tier.restore.plan import RestoreOptions, RestorePlan
-from rangelog.tier.restore.planning import make_plan, needed
 from rangelog_core.manifest import ManifestObject, StreamManifest
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, restore_pb2
+from rangelog_tier.restore.applying import requests
+from rangelog_tier.restore.known import DescribedObject, KnownBucket, SavedRows, snapshot_rows
+from rangelog_tier.restore.plan import RestoreOptions, RestorePlan
+from rangelog_tier.restore.planning import make_plan, needed
 from tests.unit.pd.conftest import Pd
 
 SERVERS = ("rs1", "rs2", "rs3")

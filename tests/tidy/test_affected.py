@@ -17,7 +17,7 @@ IMPORTED_BY = {
     "rangelog_core.batch": {"tests.unit.core.test_batch", "rangelog_cli.main"},
     "rangelog_pd.state.topics": {"tests.unit.pd.conftest"},
     "pdctl.nouns": {"pdctl.main"},
-    "rangelog.spark.jobs.report": {"rangelog.spark.command_line"},
+    "rangelog_jobs.report": {"rangelog_jobs.command_line"},
 }
 
 
@@ -47,8 +47,8 @@ def tool() -> ModuleType:
             ["integration/test_pdctl.py", "spark/test_batch.py", "unit/core/test_batch.py"],
         ),
         ("pd/rangelog_pd/state/topics.py", ["unit/pd/test_topics.py"]),  # by the conftest of its folder
-        ("pd/pdctl/nouns.py", ["integration/test_pdctl.py"]),
-        ("client/rangelog/spark/jobs/report.py", ["spark/test_batch.py"]),
+        ("ctl/pdctl/nouns.py", ["integration/test_pdctl.py"]),
+        ("jobs/rangelog_jobs/report.py", ["spark/test_batch.py"]),
         ("tests/unit/core/test_batch.py", ["unit/core/test_batch.py"]),
         ("tests/unit/pd/golden.bin", ["unit/pd/test_topics.py"]),
         ("helm/rangelog/values.yaml", ["unit/deploy/test_chart.py"]),

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from pdctl.main import main as pdctl
@@ -17,10 +18,10 @@ from rangelog_cli.main import cli as rangelog
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {"pdctl": pdctl, "rangelog": rangelog}
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-PROGRAMS = ("client", "core", "server_common", "pd", "cli", "examples")
-"""Brokers and range servers name no command, the stubs none either."""
+PROGRAMS = ("client", "core", "ctl", "examples", "page", "pd", "server_common", "cli")
+"""The others name no command."""
 OTHER_TEXTS = [
-    *(ROOT / "pd/rangelog_page/templates").rglob("*.html"),
+    *(ROOT / "page/rangelog_page/templates").rglob("*.html"),
     *(ROOT / "tools").glob("*.toml"),
     ROOT / "helm/rangelog/values.yaml",
 ]
@@ -52,13 +53,21 @@ def arguments_of(command: Any) -> float:
     return math.inf if -1 in numbers else sum(numbers)
 
 
+def commands_of(command: click.Command) -> dict[str, click.Command | None]:
+    """The commands of a group, those that other distributions bring among them; nothing for a command that is no group."""
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
+
+
 def problem_of(line: str) -> str | None:
     """What is wrong with a line that calls one of our commands, None where nothing is."""
     for program, words in _START.findall(_ONE_WORD.sub("X", line)):
         known: Any = COMMANDS[program]
         rest, given = iter(re.split(r" (?:<|>+) ", words)[0].split()), 0
         for word in rest:
-            subcommands = getattr(known, "commands", {})
+            subcommands = commands_of(known)
             if word in subcommands:
                 known = subcommands[word]
             elif word.startswith("-") and word != "-":
@@ -77,7 +86,7 @@ def problem_of(line: str) -> str | None:
                 given += 1
         else:
             alone = getattr(known, "invoke_without_command", False) or re.search(r"-(?:h|-help|-version)\b", words)
-            if getattr(known, "commands", {}) and not alone and words.strip():
+            if commands_of(known) and not alone and words.strip():
                 return f"{line}: names no command of {known.name}"
             if given > arguments_of(known):
                 return f"{line}: {known.name} takes no {given} arguments"

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import PRODUCT
+
 pytestmark = pytest.mark.timeout(300)  # whichever test is the first parses all files
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_ROOTS = ("proto", "core", "server_common", "client", "pd", "range_server", "cli", "broker", "tools")
+SOURCE_ROOTS = (*PRODUCT, "tools")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
@@ -60,10 +62,10 @@ TOPIC_METADATA = (
             "_transact",
             "spark",
             "testing",
-            "tier/restore",
         )
     ),
-    *("pd/", "cli/", "tools/config_reference.py", "tools/page_screenshots.py"),
+    *("pd/", "ctl/", "jobs/", "page/", "cli/", "workbench/", "tools/config_reference.py", "tools/page_screenshots.py"),
+    *("client/rangelog/ranges.py", "tier/rangelog_tier/restore/"),
     NEXT_LAYER,
 )
 """The placement driver keeps topics and their shards; errors and calls on them are in the core; producers and tables know their
@@ -73,16 +75,17 @@ WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
     "broker": TOPIC_METADATA,
     "controller": NEXT_LAYER,
     "coordinator": NEXT_LAYER,
-    "generation": ("client/rangelog/_consume/", "pd/pdctl/groups/", NEXT_LAYER),
+    "generation": ("client/rangelog/_consume/", "ctl/pdctl/groups/", NEXT_LAYER),
     "lsn": "range_server/",  # of the write-ahead log
-    "master": "client/rangelog/spark/",  # Spark's own name for where it runs
+    "master": ("client/rangelog/spark/", "jobs/"),  # Spark's own name for where it runs
     "node": "pd/rangelog_pd/consensus/",  # the Raft library's
     "partition": (
         "client/rangelog/spark/",
+        "jobs/",
         "client/rangelog/_table/",
         "client/rangelog/_sync_tables.py",
-        "cli/rangelog_cli/bench/topics/",
-        "pd/pdctl/tables/",
+        "workbench/rangelog_bench/topics/",
+        "ctl/pdctl/tables/",
         NEXT_LAYER,
     ),
     "segment": ("range_server/", "tools/make_golden.py", NEXT_LAYER),  # one file of the write-ahead log
@@ -112,7 +115,7 @@ CORES = (
         )
     ),
     "client/rangelog/protocol/",
-    *(f"client/rangelog/tier/restore/{name}" for name in ("coverage", "known", "plan", "rows", "topics")),
+    *(f"tier/rangelog_tier/restore/{name}" for name in ("coverage", "known", "plan", "rows", "topics")),
     "pd/rangelog_pd/placement.py",
     "pd/rangelog_pd/reconcile/",
     "pd/rangelog_pd/state/",
@@ -358,7 +361,10 @@ def test_make_targets_that_are_named_exist(page: str) -> None:
     "page",
     [
         "README.md",
+        *(f"{each}/README.md" for each in PRODUCT),
         "docs/ARCHITECTURE.md",
+        "docs/where.md",
+        "docs/safety.md",
         "docs/PROTOCOL.md",
         "docs/FORMATS.md",
         "docs/OPERATIONS.md",
@@ -414,13 +420,18 @@ def test_every_package_is_built_typed_linted_and_under_contract() -> None:
         for path in sources()
         if path.name == "__init__.py" and len(path.relative_to(ROOT).parts) == 3
     }
-    assert len(folders) >= 9
-    assert set(config["hatch"]["build"]["targets"]["wheel"]["packages"]) == folders
+    assert len(folders) >= 13
+    workbench = tomllib.loads((ROOT / "workbench" / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    assert {
+        *config["hatch"]["build"]["targets"]["wheel"]["packages"],
+        *(f"workbench/{each}" for each in workbench["packages"]),
+    } == folders
     assert set(config["importlinter"]["root_packages"]) == {folder.split("/")[1] for folder in folders}
     roots = {folder.split("/")[0] for folder in folders}
     assert roots <= set(config["ruff"]["src"])
-    assert roots <= {*config["mypy"]["files"], "proto"} and roots <= set(config["mypy"]["mypy_path"])
-    assert roots <= set(SOURCE_ROOTS)
+    assert roots <= {*config["mypy"]["files"], "proto"} and roots == set(PRODUCT)
 
 
 UNIT_FOLDERS = {
@@ -428,11 +439,15 @@ UNIT_FOLDERS = {
     "cli": "cli/rangelog_cli",
     "client": "client/rangelog",
     "core": "core/rangelog_core",
-    "page": "pd/rangelog_page",
+    "jobs": "jobs/rangelog_jobs",
+    "page": "page/rangelog_page",
     "pd": "pd/rangelog_pd",
-    "pdctl": "pd/pdctl",
+    "pdctl": "ctl/pdctl",
     "range_server": "range_server/rangelog_server",
     "server_common": "server_common/rangelog_server_common",
+    "tier": "tier/rangelog_tier",
+    "workbench/bench": "workbench/rangelog_bench",
+    "workbench/demo": "workbench/rangelog_demo",
 }
 """Where the sources are that a folder of unit tests is about."""
 UNIT_FOLDERS_OF_NO_PACKAGE = {"checkers", "golden", "tls"}
@@ -444,6 +459,8 @@ def test_unit_tests_lie_where_their_sources_do() -> None:
     astray: list[str] = []
     for path in tracked("tests/unit/*.py"):
         package, *folders = path.relative_to(ROOT / "tests" / "unit").parts[:-1] or ("checkers",)
+        if package == "workbench" and folders:
+            package = f"workbench/{folders.pop(0)}"
         if package in UNIT_FOLDERS_OF_NO_PACKAGE:
             continue
         source = ROOT / UNIT_FOLDERS.get(package, package)

@@ -45,13 +45,14 @@ PERMITTED = {
         "replies",
     ): "a connection in memory has no event to wait for",
     ("tests/support/table_cluster.py", "call"): "stands for the client's calls, which end with their time-out",
-    ("tests/unit/cli/bench/test_bench_java_driver.py", "test_acks_in_the_background_have_times_of_this_process"): (
-        "the order of readings of a clock, no bound"
-    ),
-    ("tests/unit/cli/bench/test_bench_workload.py", "append"): "the fault: an append that stalls",
-    ("tests/unit/cli/bench/test_bench_workload.py", "pump"): "a system that takes time",
     (
-        "tests/unit/cli/bench/test_bench_workload.py",
+        "tests/unit/workbench/bench/test_bench_java_driver.py",
+        "test_acks_in_the_background_have_times_of_this_process",
+    ): ("the order of readings of a clock, no bound"),
+    ("tests/unit/workbench/bench/test_bench_workload.py", "append"): "the fault: an append that stalls",
+    ("tests/unit/workbench/bench/test_bench_workload.py", "pump"): "a system that takes time",
+    (
+        "tests/unit/workbench/bench/test_bench_workload.py",
         "test_a_stall_is_charged_to_everything_that_was_due_meanwhile",
     ): "what was measured lies within the time of the test",
     ("tests/unit/core/net/test_pd_client.py", "test_nobody_answers"): "a lower bound: no slow machine breaks it",

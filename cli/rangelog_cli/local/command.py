@@ -15,7 +15,6 @@ from types import FrameType
 import click
 
 from pdctl.units import show_count
-from rangelog.tier.encryption_keys import KEYS_DIR_ENV
 from rangelog_cli.local.background import Running, write_running
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
@@ -27,6 +26,7 @@ from rangelog_cli.local.tier_check import check_tier
 from rangelog_core.errors import RangelogError
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import CA_ENV, CERTIFICATE_ENV, KEY_ENV, TlsConfig
+from rangelog_tier.encryption_keys import KEYS_DIR_ENV
 
 DEFAULT_PORT = 7100
 SMALL = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * MIB)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rangelog.tier.encryption_keys import KeyDirectory
 from rangelog_cli.local.plan import ClusterPlan
+from rangelog_tier.encryption_keys import KeyDirectory
 
 KEYS = "keys"
 FIRST_KEY_ID = "local-1"

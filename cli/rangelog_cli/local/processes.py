@@ -18,7 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from rangelog.tier.encryption_keys import KEYS_DIR_ENV
 from rangelog_cli.local.certificates import ADMIN, CLIENT, LocalCertificates
 from rangelog_cli.local.encryption import KEYS, with_encryption
 from rangelog_cli.local.plan import (
@@ -40,6 +39,7 @@ from rangelog_core.errors import InvalidArgument, Unavailable
 from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_tier.encryption_keys import KEYS_DIR_ENV
 
 __all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
 
@@ -303,7 +303,7 @@ def _plan_for(
     plan = read_plan(directory)
     if plan is None:
         if tier_url:
-            from rangelog.tier.opening import store_location
+            from rangelog_tier.opening import store_location
 
             store_location(tier_url)  # what is no URL of a store would show only when the first range is sealed
         tier = (directory / "tier").as_uri() if tier_url is None else tier_url

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from rangelog.tier.opening import open_object_store, store_location
 from rangelog_core.errors import ConfigInvalid
+from rangelog_tier.opening import open_object_store, store_location
 
 _NEEDED = ("tier URL", "credentials", "endpoint", "bucket", "put", "get", "conditional put")
 
@@ -26,7 +26,7 @@ def check_tier(url: str) -> None:
         return
     if parse_qs(parts.query).get("create") == ["true"]:
         open_object_store(url, create=True).close()
-    from rangelog.tier.s3_examination import FAILED, examine
+    from rangelog_tier.s3_examination import FAILED, examine
 
     for found in examine(url, 0):
         if found.state == FAILED and found.check in _NEEDED:

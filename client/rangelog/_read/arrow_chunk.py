@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangelog._read.record_chunk import Chunk
-from rangelog.tier.object_reader import ObjectReader
-from rangelog.tier.object_store import ObjectStore
 from rangelog_core.errors import Corruption
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier.object_reader import ObjectReader
+from rangelog_tier.object_store import ObjectStore
 
 _ROWS_AT_ONCE = 1024  # few enough to stay in the processor's cache until the records are used
 _NO_HEADERS: Mapping[str, bytes] = {}

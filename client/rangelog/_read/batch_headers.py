@@ -41,7 +41,7 @@ class ColdHeaders(ColdReader):
 
 
 def _headers_of(store: Any, described: common_pb2.Object, position: int) -> list[HeaderFields]:
-    from rangelog.tier.object_reader import ObjectReader
+    from rangelog_tier.object_reader import ObjectReader
 
     reader = ObjectReader(store, described)
     found: list[HeaderFields] = []

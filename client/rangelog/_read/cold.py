@@ -20,7 +20,7 @@ from rangelog_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from rangelog._read.look_ahead import LookAhead
     from rangelog._read.object_fetcher import ObjectFetcher
-    from rangelog.tier.encryption_keys import KeyProvider
+    from rangelog_tier.encryption_keys import KeyProvider
 
 _OBJECTS_PAGE_SIZE = 16
 
@@ -40,7 +40,7 @@ class ColdStores:
         """Return the fetcher for the cluster's current object store. Raises MissingExtra, ConfigInvalid, Unavailable."""
         try:
             from rangelog._read.object_fetcher import ObjectFetcher
-            from rangelog.tier import open_object_store
+            from rangelog_tier import open_object_store
         except ImportError as error:
             raise MissingExtra(
                 "this part of the stream is in the object store: pip install 'rangelog[tier]' to read it"

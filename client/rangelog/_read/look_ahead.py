@@ -16,10 +16,10 @@ from mmap import mmap
 import pyarrow as pa
 
 from rangelog._read.object_fetcher import ObjectFetcher, Spare
-from rangelog.tier.object_reader import ByteSpan, ObjectReader, RowGroup, first_span
 from rangelog_core.errors import Corruption, Unavailable
 from rangelog_core.limits import MIB
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier.object_reader import ByteSpan, ObjectReader, RowGroup, first_span
 
 JOINED_BYTES_MAX = 32 * MIB
 _SPANS_AHEAD_MAX = 16

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from rangelog.tier.object_reader import ByteSpan
-from rangelog.tier.object_store import ObjectStore, ObjectTooShort
 from rangelog_core.errors import Unavailable
 from rangelog_core.limits import MIB
+from rangelog_tier.object_reader import ByteSpan
+from rangelog_tier.object_store import ObjectStore, ObjectTooShort
 
 BYTES_MAX = 128 * MIB
 REQUESTS_MAX = 8

@@ -12,8 +12,6 @@ from difflib import get_close_matches
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
 from rangelog.spark.where import parse_where
-from rangelog.tier.encryption_keys import KeyProvider, key_provider
-from rangelog.tier.opening import store_location
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
@@ -21,6 +19,8 @@ from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token, TokenFile
 from rangelog_core.record import ms_of
 from rangelog_core.topic_names import parse_topic_name
+from rangelog_tier.encryption_keys import KeyProvider, key_provider
+from rangelog_tier.opening import store_location
 
 RECORDS_PER_PARTITION_DEFAULT = 1_000_000
 BYTES_PER_PARTITION_DEFAULT = 64 * MIB

@@ -18,14 +18,14 @@ import rangelog.sync
 from rangelog._client import Client
 from rangelog._read.reader import SpanReader, Start
 from rangelog._topics.shard_errors import errors_of_shard
-from rangelog.arrow import SCHEMA, columns_to_arrow
 from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options
-from rangelog.tier.encryption_keys import KeyProvider
 from rangelog_core.batch import Columns
 from rangelog_core.limits import MIB
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.token_sources import Token
+from rangelog_tier.arrow import SCHEMA, columns_to_arrow
+from rangelog_tier.encryption_keys import KeyProvider
 
 EMIT_ROWS = 10_000
 EMIT_BYTES_MIN, EMIT_BYTES_MAX = MIB // 2, 2 * MIB

@@ -1,29 +1,14 @@
-"""The tier: sealed ranges as Parquet objects in an object store. Needs the extra `tier` (boto3, pyarrow).
-
-Servers import its modules on several threads at once. So this package imports none of them until a name is asked for: a
-thread that held the import lock of the package while another held that of a module would see half of it.
-"""
+"""The former name of the package `rangelog_tier`; its modules can be imported by it too."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rangelog.tier.object_store import ObjectInfo, ObjectStore
-    from rangelog.tier.opening import open_object_store
+import rangelog_tier
+from rangelog._former_names import FormerName
 
-__all__ = ["ObjectInfo", "ObjectStore", "open_object_store"]
-
-_LAZY = {
-    "ObjectInfo": "rangelog.tier.object_store",
-    "ObjectStore": "rangelog.tier.object_store",
-    "open_object_store": "rangelog.tier.opening",
-}
+FormerName(__name__, "rangelog_tier")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a name when it is asked for."""
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'rangelog.tier' has no attribute {name!r}")
+    return getattr(rangelog_tier, name)

@@ -43,7 +43,7 @@ __all__ = ["Hosting", "RangeKey", "State"]
 
 CLUSTER_VERSION_FIRST = 1
 RESTORE_STEP_BITS = 20
-"""After a restore the indexes of a stream's ranges go on at a multiple of 2^20 (rangelog.tier.restore)."""
+"""After a restore the indexes of a stream's ranges go on at a multiple of 2^20 (rangelog_tier.restore)."""
 
 
 class State:

@@ -14,7 +14,6 @@ from functools import partial
 
 import structlog
 
-from rangelog.tier.encryption_keys import key_provider
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
@@ -34,6 +33,7 @@ from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.tier.upload import Uploader
+from rangelog_tier.encryption_keys import key_provider
 
 HEARTBEAT_INTERVAL_MS_DEFAULT = 500
 HEARTBEAT_TIMEOUT_S = 2.0

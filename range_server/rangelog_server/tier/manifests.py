@@ -35,7 +35,7 @@ from rangelog_core.object_keys import manifest_key, manifest_prefix, stream_of_k
 from rangelog_server_common.single_thread import SingleThread
 
 if TYPE_CHECKING:
-    from rangelog.tier import ObjectStore
+    from rangelog_tier import ObjectStore
 
 DELAY_S = 1.0
 """From a commit to its manifest: the commits meanwhile are in the same one."""

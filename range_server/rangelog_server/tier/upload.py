@@ -35,9 +35,9 @@ from rangelog_server_common.single_thread import SingleThread
 from rangelog_server_common.tier_watch import TierWatch, WatchTask
 
 if TYPE_CHECKING:
-    from rangelog.tier import ObjectStore
-    from rangelog.tier.encryption_keys import KeyProvider
-    from rangelog.tier.parquet import WrittenObject
+    from rangelog_tier import ObjectStore
+    from rangelog_tier.encryption_keys import KeyProvider
+    from rangelog_tier.parquet import WrittenObject
 
 SPAN_BYTES_MAX = 256 * MIB
 """Bytes of batches in one object: bounds the memory and the size of an upload."""
@@ -197,7 +197,7 @@ class Uploader:
             path.unlink(missing_ok=True)
         if problem:
             self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
-            from rangelog.tier.storing import not_stored
+            from rangelog_tier.storing import not_stored
 
             raise not_stored(prepared.key, problem)
         with self.committing(prepared.stream_id):
@@ -210,8 +210,8 @@ class Uploader:
 
     async def _encrypts(self, objects: ObjectStore) -> bool:
         """Whether objects are encrypted. Raises EncryptionKeyMissing, AccessDenied, Unavailable: they would have to be."""
-        from rangelog.tier.encryption_gate import check_cluster_encrypts
-        from rangelog.tier.object_cipher import cipher_of
+        from rangelog_tier.encryption_gate import check_cluster_encrypts
+        from rangelog_tier.object_cipher import cipher_of
 
         cipher = cipher_of(objects)
         if cipher is None:
@@ -296,15 +296,15 @@ def span_end(hosted: HostedReplica, start_offset: int) -> int:
 def _warm_up() -> None:
     """Import the slow libraries before they are needed."""
     try:
-        import rangelog.tier.parquet  # noqa: F401
+        import rangelog_tier.parquet  # noqa: F401
     except ImportError as error:
         _log.error("the extra 'tier' is not installed: nothing can be uploaded", problem=str(error))
 
 
 def _open(url: str, keys: KeyProvider | None) -> ObjectStore:
-    from rangelog.tier.object_cipher import cipher_of
-    from rangelog.tier.object_store import probe
-    from rangelog.tier.opening import open_object_store
+    from rangelog_tier.object_cipher import cipher_of
+    from rangelog_tier.object_store import probe
+    from rangelog_tier.opening import open_object_store
 
     objects = open_object_store(url, create=True, keys=keys)
     probe(objects)
@@ -343,8 +343,8 @@ def _build(
     action: pb.UploadRange,
     objects: ObjectStore,
 ) -> WrittenObject:
-    from rangelog.tier.object_cipher import cipher_of
-    from rangelog.tier.parquet import write_object
+    from rangelog_tier.object_cipher import cipher_of
+    from rangelog_tier.parquet import write_object
 
     return write_object(
         path,
@@ -361,6 +361,6 @@ def _build(
 
 
 def _store(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> str:
-    from rangelog.tier.storing import store_object
+    from rangelog_tier.storing import store_object
 
     return store_object(objects, key, path, written)

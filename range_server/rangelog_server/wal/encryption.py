@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from rangelog.tier.encryption_keys import aes_gcm
 from rangelog_core.errors import Corruption, EncryptionKeyMissing, RangelogError
 from rangelog_server.wal.entry import (
     ENCRYPTED_SEGMENT_VERSION,
@@ -31,9 +30,10 @@ from rangelog_server.wal.entry import (
     pack_segment_head,
     segment_version,
 )
+from rangelog_tier.encryption_keys import aes_gcm
 
 if TYPE_CHECKING:
-    from rangelog.tier.encryption_keys import KeyProvider
+    from rangelog_tier.encryption_keys import KeyProvider
 
 HEADER_COPY_BYTES = 4096
 """Of each of the two copies of the header: damage to one block takes no key away."""

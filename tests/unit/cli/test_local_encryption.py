@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rangelog.tier.encryption_keys import KEYS_DIR_ENV, KeyDirectory
 from rangelog_cli.local.encryption import FIRST_KEY_ID, KEYS
 from rangelog_cli.local.processes import Cluster
+from rangelog_tier.encryption_keys import KEYS_DIR_ENV, KeyDirectory
 
 
 def test_a_choice_is_kept(tmp_path: Path) -> None:

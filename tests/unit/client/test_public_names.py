@@ -28,14 +28,17 @@ PUBLIC_MODULES = (
     "rangelog.context",
     "rangelog.errors",
     "rangelog.limits",
+    "rangelog.ranges",
     "rangelog.spark",
     "rangelog.sync",
     "rangelog.testing",
     "rangelog.tier",
+    "rangelog_tier",
     "rangelog._read.arrow_chunk",
-    "rangelog.tier.object_store",
-    "rangelog.tier.opening",
-    "rangelog.tier.parquet",
+    "rangelog_tier.arrow",
+    "rangelog_tier.object_store",
+    "rangelog_tier.opening",
+    "rangelog_tier.parquet",
 )
 
 
@@ -79,7 +82,7 @@ READABLE = {
     *dir(builtins), *rangelog.__all__, *typing.__all__, *collections.abc.__all__,
     "asyncio", "concurrent", "datetime", "timedelta", "_T", "KeyProvider",
 }  # fmt: skip
-"""What whoever reads `help` knows, or finds in `rangelog`; `_T` is any type, a KeyProvider is of `rangelog.tier`."""
+"""What whoever reads `help` knows, or finds in `rangelog`; `_T` is any type, a KeyProvider is of `rangelog_tier`."""
 VALUES = {"StreamConfig", "StreamConfigChange", "Retention", "ScalingPolicy", "TopicConfig", "TopicConfigChange"}
 """Classes that a program makes itself."""
 OWN_USE = "package's own use"

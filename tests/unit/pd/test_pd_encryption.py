@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.encrypted_file import MAGIC, decrypt
-from rangelog.tier.encryption_keys import KeyDirectory
-from rangelog.tier.restore.known import snapshot_rows
 from rangelog_core import tier_snapshot
 from rangelog_core.errors import EncryptionKeyMissing, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_core.limits import ENCRYPTION_KEY_ID_LENGTH_MAX
@@ -25,6 +22,9 @@ from rangelog_pd.tier_check import check_tier
 from rangelog_pd.tier_snapshots import TierSnapshots
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_tier.encrypted_file import MAGIC, decrypt
+from rangelog_tier.encryption_keys import KeyDirectory
+from rangelog_tier.restore.known import snapshot_rows
 
 DIGEST = "sha256:" + "ab" * 32
 KNOWS = common_pb2.FormatVersions(format=ENCRYPTION_FORMAT, lowest=1, highest=1)

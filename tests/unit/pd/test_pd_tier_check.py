@@ -29,7 +29,7 @@ def test_a_directory_is_checked_where_it_is(tmp_path: Path) -> None:
 def test_a_placement_driver_without_boto3_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra `tier` is not part of the extra `pd`."""
     monkeypatch.setitem(sys.modules, "boto3", None)
-    monkeypatch.delitem(sys.modules, "rangelog.tier.s3_store", raising=False)
+    monkeypatch.delitem(sys.modules, "rangelog_tier.s3_store", raising=False)
     check_tier("s3://bucket")
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier import open_object_store
-from rangelog.tier.restore.known import snapshot_rows
 from rangelog_core import tier_snapshot
 from rangelog_core.object_keys import snapshot_prefix
 from rangelog_pd.handlers import cluster
 from rangelog_pd.tier_snapshots import TierSnapshots
 from rangelog_proto.v1 import pd_pb2, restore_pb2
+from rangelog_tier import open_object_store
+from rangelog_tier.restore.known import snapshot_rows
 
 
 class Writing:

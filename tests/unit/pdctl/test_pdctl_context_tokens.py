@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from pdctl.main import main
 from rangelog import TlsConfig, TokenFile
 from rangelog.context import Context, context_path, read_context, read_contexts
-from rangelog.spark.jobs.cluster import find_cluster
 from rangelog_core.errors import ConfigInvalid
+from rangelog_jobs.cluster import find_cluster
 from rangelog_proto.v1 import pd_pb2
 
 SECRET = "rlt1.not-for-any-file"

@@ -9,8 +9,8 @@ import pytest
 
 from pdctl import top
 from pdctl.top import Sample
-from rangelog.tier.encryption_keys import KeyDirectory
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
+from rangelog_tier.encryption_keys import KeyDirectory
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 DIGEST = "sha256:" + "ab" * 32

@@ -12,9 +12,9 @@ import pytest
 from pdctl.inspection.compare_sums import DIFFERS, MISSING, UNREACHABLE
 from pdctl.inspection.locate import _parse, _replica_view
 from pdctl.inspection.object_checks import digest_pieces, failed, first_difference
-from rangelog.tier.file_store import FileStore
 from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, RangeDropped, RangeNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
+from rangelog_tier.file_store import FileStore
 
 REPLICA = common_pb2.Replica(server="rs1", data_address="h:1", health="SERVER_HEALTH_ALIVE")
 

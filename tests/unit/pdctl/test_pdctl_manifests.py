@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rangelog.tier import open_object_store
 from rangelog_core.manifest import ManifestShard, StreamManifest, parse_manifest
 from rangelog_core.object_keys import manifest_key
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_tier import open_object_store
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 DIGEST = "sha256:" + "ab" * 32

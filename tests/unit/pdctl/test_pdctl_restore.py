@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.tier import open_object_store
 from rangelog_core import tier_snapshot
 from rangelog_core.object_keys import snapshot_key
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import tier_pb2
 from rangelog_proto.v1.restore_pb2 import TierSnapshotHeader
+from rangelog_tier import open_object_store
 from tests.support.lost_clusters import LostCluster
-from tests.unit.client.tier.restore.test_restore_reading import put_object
 from tests.unit.pdctl.conftest import Pdctl
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
+from tests.unit.tier.restore.test_restore_reading import put_object
 
 
 class ChangedTier:

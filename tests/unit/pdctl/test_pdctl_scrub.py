@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier import open_object_store
 from rangelog_core.object_keys import manifest_key, object_key
 from rangelog_proto.v1 import common_pb2, pd_pb2, tier_pb2
+from rangelog_tier import open_object_store
 from tests.unit.pd.conftest import report
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 

@@ -1,16 +1,10 @@
-"""Jobs over streams on Spark: `rangelog-spark JOB …`, `python -m rangelog.spark.jobs JOB …`, or functions that take a session.
-
-Each job is a module of this package: it registers itself with the command (`jobs.job`), and has a function that a program calls
-with a Spark session of its own. Importing this package imports neither pyspark nor a job.
-
-    from rangelog.spark import create_session
-    from rangelog.spark.jobs.audit import audit_streams
-
-    found = audit_streams(create_session(), ClusterAddress("127.0.0.1:7100"), prefix="flights")
-"""
+"""The former name of the package `rangelog_jobs`; its modules can be imported by it too."""
 
 from __future__ import annotations
 
-from rangelog.spark.jobs.cluster import ClusterAddress
+from rangelog._former_names import FormerName
+from rangelog_jobs import ClusterAddress
 
 __all__ = ["ClusterAddress"]
+
+FormerName(__name__, "rangelog_jobs")

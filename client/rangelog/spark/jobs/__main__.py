@@ -1,17 +1,10 @@
-"""`python -m rangelog.spark.jobs JOB …`; and the file to hand to spark-submit."""
+"""`python -m rangelog.spark.jobs`, and the file of former calls of spark-submit: see `rangelog_jobs`."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-if __package__ in (
-    None,
-    "",
-):  # spark-submit runs this file by its path: what lies beside it must not hide other modules
-    sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != Path(__file__).resolve().parent]
-
-from rangelog.spark.jobs.command import main
+from rangelog_jobs.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader, errors_of_building
 
 if TYPE_CHECKING:
-    from rangelog.tier.repacking import Repacker
+    from rangelog_tier.repacking import Repacker
 
 PD_TIMEOUT_S = 10.0
 _SPOILED_MAX = 100
@@ -45,7 +45,7 @@ class ObjectPacker:
         """Put one object in the place of the directive's. Raises PreconditionFailed when they do not all count, Corruption,
         ObjectNotFound for what cannot be read, StorageFull, Unavailable; a retry is safe."""
         try:
-            from rangelog.tier.repacking import Repack
+            from rangelog_tier.repacking import Repack
         except ImportError as error:
             raise MissingExtra("the extra 'tier' is not installed here: nothing can be repacked") from error
         action, stream_id = directive.repack_objects, directive.stream_id
@@ -83,7 +83,7 @@ class ObjectPacker:
             request.from_index = page.ranges[-1].index + 1
 
     async def _packer(self, spoiled_object_id: int) -> Repacker:
-        from rangelog.tier.repacking import Repack, Repacker
+        from rangelog_tier.repacking import Repack, Repacker
 
         store, tier = await self._tier.store_now(), self._tier
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.tier.opening import store_location
 from rangelog_cli.local.command import Keeper, banner, describe_exit, left_out_line
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
+from rangelog_tier.opening import store_location
 from tests.support.waiting import eventually
 
 READY = "import json,os,sys,time; open(sys.argv[1],'w').write(json.dumps({'pid': os.getpid()})); time.sleep(60)"

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangelog._read.arrow_chunk import records_from_arrow
-from rangelog.arrow import SCHEMA, batch_to_arrow
 from rangelog_core.batch import HEADER_BYTES, decode_records, encode_batch, encode_headers
 from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_core.record import Record
+from rangelog_tier.arrow import SCHEMA, batch_to_arrow
 
 ROWS = st.lists(
     st.tuples(

@@ -13,10 +13,10 @@ from rangelog._read import cold as cold_module
 from rangelog._read.cold import ColdReader, ColdStores, cold_until
 from rangelog._read.reader import Reader
 from rangelog.protocol.reading import ReadPreference
-from rangelog.tier.file_store import FileStore
-from rangelog.tier.parquet import write_object
 from rangelog_core.errors import ConfigInvalid, Corruption, ObjectNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier.file_store import FileStore
+from rangelog_tier.parquet import write_object
 from tests.support.made_batches import make_batches
 
 START, PER_RANGE, RANGES = 100, 40, 3

@@ -14,14 +14,14 @@ from rangelog._read import object_fetcher
 from rangelog._read.arrow_chunk import ArrowChunk, records_from_arrow
 from rangelog._read.look_ahead import LookAhead, joined
 from rangelog._read.object_fetcher import ObjectFetcher, Spare, parts, suitable_part
-from rangelog.tier import object_reader, parquet
-from rangelog.tier.file_store import FileStore
-from rangelog.tier.object_reader import ByteSpan, RowGroup
-from rangelog.tier.object_store import ObjectTooShort
-from rangelog.tier.parquet import write_object
 from rangelog_core.errors import Corruption, ObjectNotFound, Unavailable
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
+from rangelog_tier import object_reader, parquet
+from rangelog_tier.file_store import FileStore
+from rangelog_tier.object_reader import ByteSpan, RowGroup
+from rangelog_tier.object_store import ObjectTooShort
+from rangelog_tier.parquet import write_object
 from tests.support.made_batches import make_batches
 
 START, PER_OBJECT, OBJECTS = 100, 90, 5

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from rangelog.arrow import SCHEMA
 from rangelog.spark.filters import ALL_OFFSETS, ALL_TIMES_MS, Interval, Selection
+from rangelog_tier.arrow import SCHEMA
 
 EPOCH = datetime(2026, 1, 31, 12, tzinfo=UTC)
 KEYS = (b"a", b"b", b"", None)

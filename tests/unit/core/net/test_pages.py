@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rangelog._metadata import Metadata
-from rangelog.tier.scrub_sources import CommittedObjects
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.net.manifest_calls import _committed
 from rangelog_core.net.pages import goes_on
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.agent.lost_range_recovery import _ranges_of
+from rangelog_tier.scrub_sources import CommittedObjects
 from tests.support.pd_calls import CallsByName
 
 

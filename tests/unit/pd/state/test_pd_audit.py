@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.restore.known import KnownBucket, snapshot_rows
-from rangelog.tier.restore.plan import RestoreOptions
-from rangelog.tier.restore.planning import make_plan
 from rangelog_core.audit import FIRST_PREVIOUS, ChainCheck, hash_line, parse_line
 from rangelog_core.errors import Corruption, Overloaded, PreconditionFailed
 from rangelog_core.ids import AUDIT_STREAM_NAME
@@ -18,6 +15,9 @@ from rangelog_pd.state.operations import needed_level
 from rangelog_pd.state.versions import LEVEL_AUDIT
 from rangelog_proto.v1 import audit_pb2 as pb
 from rangelog_proto.v1 import pd_pb2, pd_state_pb2
+from rangelog_tier.restore.known import KnownBucket, snapshot_rows
+from rangelog_tier.restore.plan import RestoreOptions
+from rangelog_tier.restore.planning import make_plan
 
 
 def switch(pd: Any, *, on: bool) -> pb.AuditState:

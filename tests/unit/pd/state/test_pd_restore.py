@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.restore.applying import requests
-from rangelog.tier.restore.plan import RestorePlan
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable, WriterFenced
 from rangelog_core.ids import journal_stream_name
 from rangelog_pd.state.restored_rows import put_row
 from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_pb2, restore_pb2, topic_pb2
+from rangelog_tier.restore.applying import requests
+from rangelog_tier.restore.plan import RestorePlan
 from tests.support.lost_clusters import LostCluster, begin_of, put, restored
 from tests.unit.pd.conftest import Pd
 

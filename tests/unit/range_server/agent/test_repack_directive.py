@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
-from rangelog.tier.file_store import FileStore
-from rangelog.tier.parquet import write_object
 from rangelog_core.errors import Corruption, PreconditionFailed, Unavailable
 from rangelog_core.object_keys import object_key
 from rangelog_proto.v1 import common_pb2, tier_pb2
@@ -18,6 +16,8 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.repack import ObjectPacker
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader
+from rangelog_tier.file_store import FileStore
+from rangelog_tier.parquet import write_object
 from tests.corruption.s3_faults import sealed_store
 from tests.support.made_batches import make_batches
 from tests.support.pd_calls import CallsByName

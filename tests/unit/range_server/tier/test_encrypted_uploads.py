@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.tier.encryption_keys import KeyDirectory
 from rangelog_core.errors import EncryptionKeyMissing, Unavailable
 from rangelog_core.versions import LEVEL_ENCRYPTION
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader
+from rangelog_tier.encryption_keys import KeyDirectory
 from tests.corruption.s3_faults import sealed_store
 from tests.unit.range_server.tier.test_upload_to_stores import UPLOAD, Driver
 

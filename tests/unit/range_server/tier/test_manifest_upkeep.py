@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.file_store import FileStore
 from rangelog_core.errors import OutcomeUnknown, StreamNotFound, TopicNotFound, Unavailable
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.manifest import ManifestShard, StreamManifest, parse_manifest
@@ -18,6 +17,7 @@ from rangelog_core.object_keys import manifest_key, object_key
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_server.tier import manifests
 from rangelog_server.tier.manifests import ManifestUpkeep
+from rangelog_tier.file_store import FileStore
 from tests.support.pd_calls import CallsByName
 from tests.support.waiting import until
 

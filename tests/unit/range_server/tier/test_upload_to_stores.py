@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rangelog.tier.file_store import FileStore
 from rangelog_core.errors import AccessDenied, Unavailable
 from rangelog_core.object_keys import object_key
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.tier.upload import Uploader
+from rangelog_tier.file_store import FileStore
 from tests.corruption.s3_faults import sealed_store
 from tests.support.pd_calls import CallsByName
 from tests.support.waiting import until

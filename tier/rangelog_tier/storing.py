@@ -1,0 +1,52 @@
+"""Stores a written object under its key, and reads it back: only what the store really holds may be committed."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rangelog_core.errors import Corruption, PreconditionFailed, RangelogError, Unavailable
+from rangelog_core.limits import MIB
+
+if TYPE_CHECKING:
+    from rangelog_tier.object_store import ObjectStore
+    from rangelog_tier.parquet import WrittenObject
+
+_READ_BYTES = 4 * MIB
+EARLIER_TRY = "an earlier try, which encrypted it with another data key"
+"""The difference of an encrypted object whose name was taken: no two tries make the same bytes, so that is no damage."""
+
+
+def store_object(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> str:
+    """Store the file and compare the stored object with it.
+
+    Returns the difference in words, empty when there is none: then, and only then, the object may be committed. Raises
+    ObjectNotFound, Unavailable.
+    """
+    taken = False
+    try:
+        objects.put_if_absent(key, path)
+    except PreconditionFailed:  # perhaps by an earlier try whose reply was lost: the comparison decides
+        taken = True
+    size = objects.head(key).size_bytes
+    if size == written.size_bytes and stored_digest(objects, key, size) == written.digest:
+        return ""
+    if taken and written.encryption_key_id:
+        return EARLIER_TRY
+    return f"{size} bytes instead of {written.size_bytes}" if size != written.size_bytes else "its digest differs"
+
+
+def not_stored(key: str, problem: str) -> RangelogError:
+    """Return the error for an object that `store_object` says not to commit; the next try needs another key of the store."""
+    if problem == EARLIER_TRY:
+        return Unavailable(f"the object {key} was stored by {EARLIER_TRY}: the next try stores it under another name")
+    return Corruption(f"the stored object {key} differs from the uploaded one: {problem}")
+
+
+def stored_digest(objects: ObjectStore, key: str, size_bytes: int) -> str:
+    """Read an object piece by piece and return its digest. Raises ObjectNotFound, InvalidArgument (shorter), Unavailable."""
+    digest = hashlib.sha256()
+    for start in range(0, size_bytes, _READ_BYTES):
+        digest.update(objects.get_range(key, start, min(_READ_BYTES, size_bytes - start)))
+    return f"sha256:{digest.hexdigest()}"
