@@ -25,7 +25,7 @@ STARTED = {
     "pdctl.main": ("tests/integration",),
     "rangelog_bench.command_line": ("tests/integration",),
     "rangelog_demo.command_line": ("tests/integration",),
-    "rangelog_jobs.command_line": ("tests/spark",),
+    "rangelog.spark.command_line": ("tests/spark",),
 }
 """Command → tests that start it as a process."""
 EVERYTHING = ("Makefile", "pyproject.toml", "requirements.lock", "hatch_build.py", "proto/", ".ci/")

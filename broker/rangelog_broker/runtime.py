@@ -24,11 +24,12 @@ from rangelog_broker.hosting.host import Host
 from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
+from rangelog_broker.kind import Stands
+from rangelog_broker.kinds import BYTE_CALLS, needs_of_call
 from rangelog_broker.services import SERVICES, add_services
 from rangelog_broker.serving.connection import ProducerPort, make_factory
-from rangelog_broker.serving.needs import needs_of_call
 from rangelog_broker.settings import BrokerSettings
-from rangelog_broker.tables.byte_calls import BYTE_CALLS
+from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.principals import Port, Role
@@ -109,7 +110,8 @@ class Runtime:
             stack.push_async_callback(calls.close)
             inquiries = Inquiries(calls)
             _join(owned, journals, inquiries)
-            add_services(stack, control, settings, client, calls, topics, journals, owned, rights)
+            told = TopicRights(rights, topics)
+            add_services(stack, control, journals, Stands(client, topics, calls, owned, told, settings))
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)

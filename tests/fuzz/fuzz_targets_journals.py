@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from rangelog_broker.hosting.journals import GROUPS, TRANSACTIONS, WATERMARKS, coordinator_machine
+from rangelog_broker.groups.kind import GROUPS
 from rangelog_broker.journal.entry import Command, Entry, Level, Open, Own, Piece, Proof, decode_entry, encode_entry
 from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.joint_machine import JointMachine, command_for
 from rangelog_broker.journal.replay import JournalReplay
+from rangelog_broker.kinds import coordinator_machine
+from rangelog_broker.transactions.kind import TRANSACTIONS
+from rangelog_broker.watermarks.kind import WATERMARKS
 from rangelog_core.errors import UnsupportedVersion
 from rangelog_core.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import group_pb2, transaction_pb2, watermark_pb2
@@ -26,12 +29,12 @@ from tests.support.journal_machines import reopened
 SESSION = 7
 NOW_MS = 1_000_000
 KINDS: dict[int, Any] = {
-    GROUPS: group_pb2.GroupCommand,
-    TRANSACTIONS: transaction_pb2.TransactionCommand,
-    WATERMARKS: watermark_pb2.WatermarkCommand,
+    GROUPS.number: group_pb2.GroupCommand,
+    TRANSACTIONS.number: transaction_pb2.TransactionCommand,
+    WATERMARKS.number: watermark_pb2.WatermarkCommand,
 }
 KNOWN = (0, 1, 1, 2, 3, 5, 9, 17, 1_000, 600_000, "g", "g", "m", "n", "job", "c", b"a")
-PROBE = Own(NOW_MS + 50, command_for(GROUPS, group_pb2.GroupCommand(group="g", reset={}).SerializeToString()))
+PROBE = Own(NOW_MS + 50, command_for(GROUPS.number, group_pb2.GroupCommand(group="g", reset={}).SerializeToString()))
 
 
 def commands() -> list[bytes]:
@@ -67,12 +70,15 @@ def commands() -> list[bytes]:
         {"compute": mark.WatermarkCompute(expiry_ms=1_000)},
     ]
     return [
-        *(command_for(GROUPS, group.GroupCommand(group="g", **each).SerializeToString()) for each in of_groups),
+        *(command_for(GROUPS.number, group.GroupCommand(group="g", **each).SerializeToString()) for each in of_groups),
         *(
-            command_for(TRANSACTIONS, transaction.TransactionCommand(**each).SerializeToString())
+            command_for(TRANSACTIONS.number, transaction.TransactionCommand(**each).SerializeToString())
             for each in of_programs
         ),
-        *(command_for(WATERMARKS, mark.WatermarkCommand(topic_id=1, **each).SerializeToString()) for each in of_marks),
+        *(
+            command_for(WATERMARKS.number, mark.WatermarkCommand(topic_id=1, **each).SerializeToString())
+            for each in of_marks
+        ),
     ]
 
 

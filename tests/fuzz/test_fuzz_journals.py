@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangelog_broker.hosting.journals import coordinator_machine
 from rangelog_broker.journal.entry import Command
 from rangelog_broker.journal.fold import Fold
+from rangelog_broker.kinds import coordinator_machine
 from tests.fuzz.fuzz_targets_journals import entries, run, seeds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, rare
 
+_GROUPS = "rangelog_broker.groups.kind"
 _RULES = "rangelog_core.rights"
 _STATE = "rangelog_pd.state.rights"
 _TABLE = "rangelog_pd.state.rights_table"
@@ -84,19 +85,16 @@ RIGHTS: tuple[Mutant, ...] = (
          "        if not self._gate.passes(frame, _APPEND, (_TRANSACTION, name)):\n            return\n", "",
          "broker/serving/test_producer_connection.py"),
     rare("rights-join-any-topic", "a group holds up the retention of a topic on which its client has no right",
-         "rangelog_broker.serving.needs", "    \"Groups/JoinGroup\": _joining,\n",
-         "    \"Groups/JoinGroup\": _group(Verb.READ),\n", "broker/test_broker_needs.py"),
+         _GROUPS, "Call(_joining)", "_READS", "broker/test_broker_needs.py"),
     rare("rights-watch-of-a-guessed-session", "whoever can count reads along with another client's watch, and ends it",
          "rangelog_pd.reconcile.watches", "session is None or session.caller != caller or ", "session is None or ",
          "pd/handlers/test_pd_watch.py"),
     rare("rights-watch-session-of-nobody", "sessions are opened without a word on whose they are",
          "rangelog_pd.handlers.watch", 'str(current_caller(None, tls=False) or "")', '""', "pd/handlers/test_pd_watch.py"),
     rare("rights-stage-positions-for-anybody", "positions are staged in a transaction on which the client has no right",
-         "rangelog_broker.serving.needs", "    \"Groups/StagePositions\": _staging_positions,\n",
-         "    \"Groups/StagePositions\": _group(Verb.READ),\n", "broker/test_broker_needs.py"),
+         _GROUPS, "Call(_staging_positions)", "_READS", "broker/test_broker_needs.py"),
     rare("rights-reset-in-any-topic", "a group holds up the retention of a topic on which its administrator has no right",
-         "rangelog_broker.serving.needs", "    \"Groups/ResetGroup\": _resetting,\n",
-         "    \"Groups/ResetGroup\": _group(Verb.ADMIN),\n", "broker/test_broker_needs.py"),
+         _GROUPS, "Call(_resetting)", "_ADMINISTERS", "broker/test_broker_needs.py"),
     rare("rights-commit-in-any-topic", "a commit has the owner of any shard work for a client without a right on it",
          "rangelog_broker.transactions.service", "            await self._rights.require(context, Verb.APPEND, topics)\n", "",
          "broker/transactions/test_transactions_service.py"),
@@ -129,14 +127,13 @@ RIGHTS: tuple[Mutant, ...] = (
          "timeout_s=CALL_TIMEOUT_S)).topic\n        exc",
          "pd/handlers/test_pd_acting.py"),
     rare("rights-session-for-anybody", "a client without a right uses up the sessions of a journal",
-         "rangelog_broker.serving.needs", "    \"Groups/OpenGroupSession\": _group_session,\n",
-         "    \"Groups/OpenGroupSession\": lambda _request: [],\n", "broker/test_broker_needs.py"),
+         _GROUPS, "[(ANY, pb.RESOURCE_KIND_GROUP, request.group or \"*\", 0)]", "[]", "broker/test_broker_needs.py"),
     rare("rights-session-of-a-number", "a right on one group opens sessions of all journals",
          "rangelog_broker.groups.service", "self._owner(request.group) if request.group else self.owner_of(request.journal)",
          "self.owner_of(request.journal)", "broker/groups/test_groups_service.py"),
-    rare("rights-own-id-unseen", "a program may not look at its own transactions", "rangelog_broker.serving.needs",
-         "    \"Transactions/ListTransactions\": _transactions(ANY),\n",
-         "    \"Transactions/ListTransactions\": lambda _request: [(ANY, pb.RESOURCE_KIND_TRANSACTION, \"*\", 0)],\n",
+    rare("rights-own-id-unseen", "a program may not look at its own transactions",
+         "rangelog_broker.transactions.kind", "Call(_all_or_one(ANY))",
+         "Call(lambda _request: [(ANY, pb.RESOURCE_KIND_TRANSACTION, \"*\", 0)])",
          "client/transact/test_transactions.py"),
     rare("rights-own-id-and-others", "a right on one transactional id shows what others have come to",
          "rangelog_broker.transactions.service",

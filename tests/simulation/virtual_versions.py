@@ -16,13 +16,14 @@ from unittest import mock
 
 from rangelog_broker.hosting import journals
 from rangelog_broker.hosting.host import Host
-from rangelog_broker.hosting.journals import HostedWatermarkJournals, OwnedJournals
+from rangelog_broker.hosting.journals import KindJournals, OwnedJournals
 from rangelog_broker.journal.entry import Entry, Open
 from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.joint_machine import JointMachine
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owner import Owner
 from rangelog_broker.shards.shard import OwnedShard
+from rangelog_broker.watermarks.kind import WATERMARKS
 from rangelog_core.errors import NotOwner, PreconditionFailed, UnsupportedVersion
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.versions import LEVEL_BROKERS
@@ -228,13 +229,13 @@ def _take_watermarks_away(watch: Any, stack: contextlib.ExitStack) -> None:
     def coordinator_machine(number: int) -> JointMachine:
         machine = make(number)
         if here().is_earlier:
-            del machine.parts[journals.WATERMARKS]
+            del machine.parts[WATERMARKS.number]
         return machine
 
-    def find(self: HostedWatermarkJournals, inner: Any, number: int) -> Any:
-        if here().is_earlier:
+    def find(self: KindJournals, inner: Any, *key: int) -> Any:
+        if self.kind is WATERMARKS and here().is_earlier:
             raise NotOwner("this broker has no watermarks")
-        return inner(self, number)
+        return inner(self, *key)
 
     async def open_coordinator(self: OwnedJournals, inner: Any, key: tuple[int, int]) -> Any:
         told = self.on_coordinator
@@ -251,5 +252,5 @@ def _take_watermarks_away(watch: Any, stack: contextlib.ExitStack) -> None:
             self.on_coordinator = told
 
     stack.enter_context(mock.patch.object(journals, "coordinator_machine", coordinator_machine))
-    watch(HostedWatermarkJournals, "find", find)
+    watch(KindJournals, "find", find)
     watch(OwnedJournals, "open_coordinator", open_coordinator)

@@ -18,13 +18,14 @@ from rangelog._produce.wire import StageWire
 from rangelog._transact.transactional import Transactional
 from rangelog._transact.transactions import Transactions
 from rangelog.testing import FakeCluster
-from rangelog_broker.hosting.journals import TRANSACTIONS, coordinator_machine
 from rangelog_broker.journal.joint_machine import JointMachine
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.part import JournalPart
-from rangelog_broker.serving.needs import Need, needs_of_call
+from rangelog_broker.kind import Need
+from rangelog_broker.kinds import coordinator_machine, needs_of_call
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.coordinator import COMMITTING, TransactionCoordinator
+from rangelog_broker.transactions.kind import TRANSACTIONS
 from rangelog_broker.transactions.service import TransactionsService
 from rangelog_core.errors import NotOwner, RangelogError, RecordTooLarge, RequestTimeout, WriterClosed
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
@@ -157,7 +158,7 @@ class TransactionCluster:
             await self._client.create_stream(name, StreamConfig(range_size_bytes_max=1 << 20))
         journal = self._journals[number] = await Journal.open(self._client, name, partial(coordinator_machine, number))
         journal.raise_level(FEATURE_LEVEL)
-        self._parts[number] = JournalPart(journal, TRANSACTIONS)
+        self._parts[number] = JournalPart(journal, TRANSACTIONS.number)
 
     @property
     def merges(self) -> bool:

@@ -17,7 +17,7 @@ IMPORTED_BY = {
     "rangelog_core.batch": {"tests.unit.core.test_batch", "rangelog_cli.main"},
     "rangelog_pd.state.topics": {"tests.unit.pd.conftest"},
     "pdctl.nouns": {"pdctl.main"},
-    "rangelog_jobs.report": {"rangelog_jobs.command_line"},
+    "rangelog_jobs.report": {"rangelog.spark.command_line"},
 }
 
 

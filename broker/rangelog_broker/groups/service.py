@@ -28,7 +28,6 @@ from rangelog_proto.v1 import group_pb2
 from rangelog_proto.v1 import group_service_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import GroupsServicer
 
-SERVICE_NAME = "rangelog.v1.Groups"
 WAIT_MS_MAX = 4_000
 """Below the limit of one try of a caller."""
 PAGE_SIZE_MAX = 1_000

@@ -4,48 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from rangelog import Client
-from rangelog.errors import NotOwner, RangelogError
-from rangelog_broker.groups.machine import GroupCoordinator
+from rangelog.errors import NotOwner, PreconditionFailed, RangelogError
 from rangelog_broker.hosting.assignments import OwnedKey
 from rangelog_broker.journal.joint_machine import JointMachine
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.part import JournalPart
+from rangelog_broker.kind import MachineKind
+from rangelog_broker.kinds import KINDS, coordinator_machine
 from rangelog_broker.tables.machine import TablePartition
-from rangelog_broker.transactions.coordinator import TransactionCoordinator
-from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_core.ids import shard_stream_name
-from rangelog_core.net.owner_calls import JOURNALS
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 
 CALL_TIMEOUT_S = 15.0
-GROUPS, TRANSACTIONS, WATERMARKS = 1, 2, 3
-"""The parts of a coordinator journal."""
-
-
-def coordinator_machine(number: int) -> JointMachine:
-    """Return the machine of a coordinator journal in its first state."""
-    return JointMachine(
-        {
-            GROUPS: GroupCoordinator(),
-            TRANSACTIONS: TransactionCoordinator(1 + number, JOURNALS),
-            WATERMARKS: WatermarkCoordinator(),
-        }
-    )
 
 
 class Coordinator(NamedTuple):
-    """A coordinator journal and its parts."""
+    """A coordinator journal and its parts, by the numbers of their kinds."""
 
     journal: Journal[JointMachine]
-    groups: JournalPart[GroupCoordinator]
-    transactions: JournalPart[TransactionCoordinator]
-    watermarks: JournalPart[WatermarkCoordinator]
+    parts: Mapping[int, JournalPart[Any]]
 
 
 class OwnedJournals:
@@ -96,12 +79,7 @@ class OwnedJournals:
         ensured = await self._topics.call(request, topic_pb2.EnsureLogResponse, timeout_s=CALL_TIMEOUT_S)
         journal = await Journal.open(self._client, ensured.stream.name, partial(coordinator_machine, key[1]))
         journal.raise_level(self.broker_version)
-        made = Coordinator(
-            journal,
-            JournalPart(journal, GROUPS),
-            JournalPart(journal, TRANSACTIONS),
-            JournalPart(journal, WATERMARKS),
-        )
+        made = Coordinator(journal, {kind.number: JournalPart(journal, kind.number) for kind in KINDS if kind.number})
         self._coordinators[key[1]] = made
         self.on_coordinator(key[1])
         return _until_closed(journal, self._coordinators, key[1], made)
@@ -131,45 +109,18 @@ async def _until_closed(journal: Journal[Any], held: dict[Any, Any], key: object
         await journal.close()
 
 
-class HostedGroupJournals:
-    """See groups.service.JournalHost."""
+class KindJournals(NamedTuple):
+    """See kind.Journals."""
 
-    def __init__(self, journals: OwnedJournals) -> None:
-        self._journals = journals
+    journals: OwnedJournals
+    kind: MachineKind
 
-    def find(self, number: int) -> Any:
-        """See JournalHost."""
-        return self._journals.coordinator(number).groups
-
-
-class HostedTransactionJournals:
-    """See transactions.service.TransactionJournals."""
-
-    def __init__(self, journals: OwnedJournals) -> None:
-        self._journals = journals
-
-    def find(self, number: int) -> JournalPart[TransactionCoordinator]:
-        """See TransactionJournals."""
-        return self._journals.coordinator(number).transactions
-
-
-class HostedWatermarkJournals:
-    """See watermarks.service.WatermarkJournals."""
-
-    def __init__(self, journals: OwnedJournals) -> None:
-        self._journals = journals
-
-    def find(self, number: int) -> Any:
-        """See WatermarkJournals."""
-        return self._journals.coordinator(number).watermarks
-
-
-class HostedTableJournals:
-    """See tables.service.TableJournals."""
-
-    def __init__(self, journals: OwnedJournals) -> None:
-        self._journals = journals
-
-    def find(self, topic_id: int, shard_id: int) -> Journal[TablePartition]:
-        """See tables.service.TableJournals."""
-        return self._journals.table(topic_id, shard_id)
+    def find(self, *key: int) -> Any:
+        """See Journals. Raises PreconditionFailed where an earlier broker does not know the kind."""
+        if self.journals.broker_version < self.kind.level:
+            raise PreconditionFailed(
+                f"{self.kind.service} needs broker version {self.kind.level}: upgrade all brokers first"
+            )
+        if self.kind.number:
+            return self.journals.coordinator(*key).parts[self.kind.number]
+        return self.journals.table(*key)

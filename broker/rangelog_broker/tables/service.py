@@ -38,7 +38,6 @@ from rangelog_proto.v1 import table_pb2
 from rangelog_proto.v1 import table_service_pb2 as pb
 from rangelog_proto.v1.table_service_pb2_grpc import TablesServicer
 
-SERVICE_NAME = "rangelog.v1.Tables"
 WAIT_MS_MAX = 3_000
 """Of a watch; below the time limit of one try of a caller."""
 CALLS_MAX = 20_000
@@ -65,6 +64,9 @@ class TablesService(TablesServicer):
         self._journals = journals
         self._calls = 0
         self._changes: WeakKeyDictionary[TableJournal, _Changed] = WeakKeyDictionary()
+
+    def close(self) -> None:
+        """See KindService: calls end with their journals."""
 
     async def OpenSession(self, request: pb.OpenTableSessionRequest, context: Any) -> pb.OpenTableSessionResponse:
         """Open a session. Raises NotOwner, Overloaded, RequestTimeout."""

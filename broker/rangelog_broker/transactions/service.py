@@ -28,8 +28,6 @@ from rangelog_proto.v1 import transaction_pb2
 from rangelog_proto.v1 import transaction_service_pb2 as pb
 from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsServicer, TransactionsServicer
 
-TRANSACTIONS_SERVICE_NAME = "rangelog.v1.Transactions"
-SHARDS_SERVICE_NAME = "rangelog.v1.Shards"
 PAGE_SIZE_MAX = 1_000
 
 T = TypeVar("T")
@@ -55,6 +53,7 @@ class TransactionsService(TransactionsServicer):
     ) -> None:
         """`shards`: of this broker, which merge without a call. `rights`: what clients may do; None: everything."""
         self._rights = rights
+        self.shards = shards
         orders = MergeOrders(calls, KnownRows(PlacementRows(topics)), shards)
         self._owners = JournalOwners(journals.find, lambda journal: TransactionOwner(journal, orders))
 

@@ -21,7 +21,6 @@ from rangelog_core.net.routes import PdCalls
 from rangelog_proto.v1 import watermark_service_pb2 as pb
 from rangelog_proto.v1.watermark_service_pb2_grpc import WatermarksServicer
 
-SERVICE_NAME = "rangelog.v1.Watermarks"
 PAGE_SIZE_MAX = 1_000
 PAGE_BYTES = 512 * KIB
 """Of the watermarks of one answer; it has at least one."""

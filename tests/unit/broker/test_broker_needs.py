@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rangelog_broker.kinds import needs_of_call
 from rangelog_broker.rest.app import bare_app
-from rangelog_broker.serving.needs import needs_of_call, needs_of_path
+from rangelog_broker.serving.needs import needs_of_path
 from rangelog_core.net.principals import Role
 from rangelog_core.rights import ANY, KINDS, Verb
 from rangelog_pd.handlers.service import RULES

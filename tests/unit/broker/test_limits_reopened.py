@@ -13,21 +13,24 @@ import pytest
 from rangelog_broker.groups import group as groups
 from rangelog_broker.groups import machine as group_machine
 from rangelog_broker.groups.checkpoints import CHECKPOINTS_MAX
+from rangelog_broker.groups.kind import GROUPS
 from rangelog_broker.groups.snapshots import message_of
-from rangelog_broker.hosting.journals import GROUPS, TRANSACTIONS, WATERMARKS, coordinator_machine
 from rangelog_broker.journal import sessions
 from rangelog_broker.journal.entry import Command, Entry, Open, Own
 from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.joint_machine import command_for
 from rangelog_broker.journal.machine import JournalMachine
 from rangelog_broker.journal.sessions import UNSETTLED_MAX, Result
+from rangelog_broker.kinds import coordinator_machine
 from rangelog_broker.shards.side_entry import SideFold, encode_snapshot, encode_staged
 from rangelog_broker.shards.staging import Staging
 from rangelog_broker.shards.transactional import STAGED_BYTES_MAX
 from rangelog_broker.tables import machine as tables
 from rangelog_broker.tables.machine import TablePartition
 from rangelog_broker.transactions.coordinator import PARTICIPANTS_MAX, TIMEOUT_MS_MAX
+from rangelog_broker.transactions.kind import TRANSACTIONS
 from rangelog_broker.watermarks import topic_times
+from rangelog_broker.watermarks.kind import WATERMARKS
 from rangelog_core.batch_extension import Producer
 from rangelog_core.errors import RecordTooLarge
 from rangelog_core.limits import (
@@ -46,9 +49,9 @@ pytestmark = pytest.mark.timeout(600)
 NOW_MS = 1_000
 LONG = "m" * 190
 KINDS: dict[int, Any] = {
-    GROUPS: group_pb2.GroupCommand,
-    TRANSACTIONS: transaction_pb2.TransactionCommand,
-    WATERMARKS: watermark_pb2.WatermarkCommand,
+    GROUPS.number: group_pb2.GroupCommand,
+    TRANSACTIONS.number: transaction_pb2.TransactionCommand,
+    WATERMARKS.number: watermark_pb2.WatermarkCommand,
 }
 
 
@@ -100,17 +103,17 @@ def test_a_group_of_all_its_bounds(owner: Owner, share: int, monkeypatch: pytest
         monkeypatch.setattr(groups, name, getattr(groups, name) // share)
     count, per_topic = groups.SHARDS_MAX, groups.SHARDS_MAX // groups.TOPICS_MAX
     topics = list(range(1, groups.TOPICS_MAX + 1))
-    assert not owner.refusal(GROUPS, group="g", join=_join("m", topics))
-    assert not owner.refusal(GROUPS, group="g", leave=group_pb2.GroupLeave(member="m"))
+    assert not owner.refusal(GROUPS.number, group="g", join=_join("m", topics))
+    assert not owner.refusal(GROUPS.number, group="g", leave=group_pb2.GroupLeave(member="m"))
     facts = [group_pb2.GroupShardFacts(shard_id=each) for each in range(per_topic)]
     for topic_id in topics:
         learned = group_pb2.GroupShards(topic_id=topic_id, map_version=1, shards=facts)
-        assert not owner.refusal(GROUPS, group="g", shards=learned)
+        assert not owner.refusal(GROUPS.number, group="g", shards=learned)
     over = group_pb2.GroupShards(topic_id=1, map_version=2, shards=[*facts, group_pb2.GroupShardFacts(shard_id=99)])
-    assert owner.refusal(GROUPS, group="g", shards=over) == "OVERLOADED"
-    assert owner.refusal(GROUPS, group="g", join=_join("m0", [*topics, 10_000])) == "OVERLOADED"
-    assert not owner.refusal(GROUPS, group="g", join=_join("m0", []))
-    found = owner.fold.machine.parts[GROUPS].groups["g"]
+    assert owner.refusal(GROUPS.number, group="g", shards=over) == "OVERLOADED"
+    assert owner.refusal(GROUPS.number, group="g", join=_join("m0", [*topics, 10_000])) == "OVERLOADED"
+    assert not owner.refusal(GROUPS.number, group="g", join=_join("m0", []))
+    found = owner.fold.machine.parts[GROUPS.number].groups["g"]
     metadata = b"x" * groups.METADATA_BYTES_MAX
     held = [
         group_pb2.GroupPosition(shard=message_of(key), offset=9, since=shard.since, metadata=metadata)
@@ -118,15 +121,15 @@ def test_a_group_of_all_its_bounds(owner: Owner, share: int, monkeypatch: pytest
     ]
     for at in range(0, count, 1_000):
         commit = group_pb2.GroupCommit(member="m0", positions=held[at : at + 1_000])
-        assert not owner.refusal(GROUPS, group="g", commit=commit)
+        assert not owner.refusal(GROUPS.number, group="g", commit=commit)
     for number in range(1, CHECKPOINTS_MAX + 2):  # the oldest one goes
-        assert not owner.refusal(GROUPS, group="g", checkpoint=group_pb2.GroupCheckpoint(name=f"c{number}"))
+        assert not owner.refusal(GROUPS.number, group="g", checkpoint=group_pb2.GroupCheckpoint(name=f"c{number}"))
         for at in range(0, count, 1_000):
             reach = group_pb2.GroupReach(member="m0", number=number, positions=held[at : at + 1_000])
-            assert not owner.refusal(GROUPS, group="g", reach=reach)
+            assert not owner.refusal(GROUPS.number, group="g", reach=reach)
     for number in range(1, groups.MEMBERS_MAX):
-        assert not owner.refusal(GROUPS, group="g", join=_join(f"{LONG}{number}", []))
-    assert owner.refusal(GROUPS, group="g", join=_join("one-more", [])) == "OVERLOADED"
+        assert not owner.refusal(GROUPS.number, group="g", join=_join(f"{LONG}{number}", []))
+    assert owner.refusal(GROUPS.number, group="g", join=_join("one-more", [])) == "OVERLOADED"
     assert (len(found.members), len(found.topics), len(found.shards)) == (groups.MEMBERS_MAX, groups.TOPICS_MAX, count)
     assert len(found.checkpoints.complete) == CHECKPOINTS_MAX
     assert {len(each.metadata) for each in found.shards.values()} == {groups.METADATA_BYTES_MAX}
@@ -136,8 +139,8 @@ def test_groups_of_a_coordinator(owner: Owner, monkeypatch: pytest.MonkeyPatch) 
     """Scaled to a hundred."""
     monkeypatch.setattr(group_machine, "GROUPS_MAX", group_machine.GROUPS_MAX // 1_000)
     for number in range(group_machine.GROUPS_MAX):
-        assert not owner.refusal(GROUPS, group=f"g{number}", join=_join("m", [1]))
-    assert owner.refusal(GROUPS, group="one-more", join=_join("m", [1])) == "OVERLOADED"
+        assert not owner.refusal(GROUPS.number, group=f"g{number}", join=_join("m", [1]))
+    assert owner.refusal(GROUPS.number, group="one-more", join=_join("m", [1])) == "OVERLOADED"
 
 
 @IN_SHARES
@@ -147,7 +150,7 @@ def test_sessions_and_their_results(owner: Owner, share: int, monkeypatch: pytes
     for number in range(1, sessions.SESSIONS_MAX + 1):
         assert not owner.apply(Open(NOW_MS, number)).error_code
     assert owner.apply(Open(NOW_MS, sessions.SESSIONS_MAX + 1)).error_code == "OVERLOADED"
-    command = command_for(GROUPS, group_pb2.GroupCommand(group="g", leave={"member": "m"}).SerializeToString())
+    command = command_for(GROUPS.number, group_pb2.GroupCommand(group="g", leave={"member": "m"}).SerializeToString())
     for sequence in range(UNSETTLED_MAX):
         assert owner.apply(Command(NOW_MS, 1, sequence, 0, command)).error_code != "OVERLOADED"
     assert owner.apply(Command(NOW_MS, 1, UNSETTLED_MAX, 0, command)).error_code == "OVERLOADED"
@@ -159,15 +162,17 @@ def test_a_transaction_of_many_shards(owner: Owner) -> None:
 
     def init(timeout_ms: int) -> str:
         begun = transaction_pb2.TransactionInit(transactional_id=name.transactional_id, timeout_ms=timeout_ms)
-        return owner.refusal(TRANSACTIONS, init=begun)
+        return owner.refusal(TRANSACTIONS.number, init=begun)
 
     def commit(count: int) -> str:
         shards = [transaction_pb2.Participant(topic_id=1 << 40, shard_id=each) for each in range(count)]
-        return owner.refusal(TRANSACTIONS, commit=transaction_pb2.TransactionCommit(name=name, participants=shards))
+        return owner.refusal(
+            TRANSACTIONS.number, commit=transaction_pb2.TransactionCommit(name=name, participants=shards)
+        )
 
     assert init(TIMEOUT_MS_MAX + 1) == "INVALID_ARGUMENT"
     assert not init(TIMEOUT_MS_MAX)
-    assert not owner.refusal(TRANSACTIONS, begin=transaction_pb2.TransactionBegin(name=name))
+    assert not owner.refusal(TRANSACTIONS.number, begin=transaction_pb2.TransactionBegin(name=name))
     assert commit(PARTICIPANTS_MAX + 1) == "INVALID_ARGUMENT"
     assert not commit(PARTICIPANTS_MAX)
 
@@ -178,21 +183,21 @@ def test_watermarks_and_who_notes(owner: Owner, share: int, monkeypatch: pytest.
     for name in ("PRODUCERS_MAX", "WATERMARKS_MAX"):
         monkeypatch.setattr(topic_times, name, getattr(topic_times, name) // share)
     shards = watermark_pb2.WatermarkShards(map_version=1, shards=[group_pb2.GroupShardFacts(shard_id=0)])
-    assert not owner.refusal(WATERMARKS, topic_id=1, shards=shards)
+    assert not owner.refusal(WATERMARKS.number, topic_id=1, shards=shards)
 
     def note(producer_id: int, number: int, time_ms: int) -> str:
         at = [watermark_pb2.NotedPosition(offset=time_ms)]
         noted = watermark_pb2.TimeNote(producer_id=producer_id, number=number, time_ms=time_ms, positions=at)
-        return owner.refusal(WATERMARKS, topic_id=1, note=noted)
+        return owner.refusal(WATERMARKS.number, topic_id=1, note=noted)
 
     for number in range(1, topic_times.WATERMARKS_MAX + 3):
         assert not note(1, number, number)
         computed = watermark_pb2.WatermarkCompute(expiry_ms=1_000)
-        assert not owner.refusal(WATERMARKS, topic_id=1, compute=computed)
+        assert not owner.refusal(WATERMARKS.number, topic_id=1, compute=computed)
     for producer_id in range(2, topic_times.PRODUCERS_MAX + 1):
         assert not note(producer_id, 1, topic_times.WATERMARKS_MAX + 5)
     assert note(topic_times.PRODUCERS_MAX + 1, 1, 5) == "OVERLOADED"
-    times = owner.fold.machine.parts[WATERMARKS].topics[1]
+    times = owner.fold.machine.parts[WATERMARKS.number].topics[1]
     assert (len(times.watermarks), len(times.producers)) == (topic_times.WATERMARKS_MAX, topic_times.PRODUCERS_MAX)
 
 

@@ -125,7 +125,7 @@ def test_the_extra_asks_for_the_versions_that_the_job_takes() -> None:
     import tomllib
     from pathlib import Path
 
-    project = tomllib.loads((Path(__file__).parents[5] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     line, minor = iceberg.PYICEBERG_LINE.rstrip("."), int(iceberg.PYICEBERG_LINE.split(".")[1])
     assert f"pyiceberg>={line},<0.{minor + 1}" in project["optional-dependencies"]["iceberg"]
     assert not [each for each in project["dependencies"] if "iceberg" in each]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_broker.tables.byte_calls import BYTE_CALLS
+from rangelog_broker.kinds import BYTE_CALLS
 from rangelog_core.errors import Overloaded, Unavailable
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.quotas import NAMELESS, Measure

@@ -16,9 +16,11 @@ from rangelog.errors import (
     TopicNotFound,
     Unavailable,
 )
+from rangelog_broker.groups.kind import GROUPS
 from rangelog_broker.hosting import host as hosts
-from rangelog_broker.hosting.journals import GROUPS, TRANSACTIONS, WATERMARKS
 from rangelog_broker.hosting.owned import OwnedShards
+from rangelog_broker.transactions.kind import TRANSACTIONS
+from rangelog_broker.watermarks.kind import WATERMARKS
 from rangelog_core.batch_extension import Producer
 from rangelog_proto.v1 import topic_pb2
 from tests.support.memory_broker import MemoryBroker
@@ -124,7 +126,11 @@ async def test_journals_are_open_at_one_broker(cluster: OwnerCluster) -> None:
     """All coordinator journals are open, each with all machines; the next owner has them after a death."""
     first = await MemoryBroker(cluster, "a").start()
     await until(lambda: len(first.journals._coordinators) == 16)
-    assert sorted(first.journals.coordinator(3).journal.machine.parts) == [GROUPS, TRANSACTIONS, WATERMARKS]
+    assert sorted(first.journals.coordinator(3).journal.machine.parts) == [
+        GROUPS.number,
+        TRANSACTIONS.number,
+        WATERMARKS.number,
+    ]
     second = await MemoryBroker(cluster, "b").start()
     with pytest.raises(NotOwner):
         second.journals.coordinator(3)

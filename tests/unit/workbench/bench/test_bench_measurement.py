@@ -166,6 +166,6 @@ def test_rates_have_three_digits(value: float, text: str) -> None:
 
 def test_what_the_peers_import_needs_nothing_but_the_standard_library() -> None:
     """The workload imports in a Python that sees no installed package at all."""
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'cli')!r}); import rangelog_bench.workload"
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'workbench')!r}); import rangelog_bench.workload"
     done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
