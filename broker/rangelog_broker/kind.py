@@ -24,12 +24,12 @@ from rangelog_proto.v1 import rights_pb2
 Need = tuple[Verb, int, str, int]
 """One of the verbs, on a resource by kind, and name or id."""
 Needs = Callable[[Any], list[Need]]
-"""What a request needs."""
+"""From a request, its needs."""
 
 EVERYTHING: Need = (Verb.ADMIN, rights_pb2.RESOURCE_KIND_NAMESPACE, "*", 0)
 
 
-class Call(NamedTuple):
+class KindCall(NamedTuple):
     """A call on a kind."""
 
     needs: Needs = lambda request: [EVERYTHING]
@@ -44,8 +44,8 @@ class Journals(Protocol):
         """Return the kind's part of a coordinator journal by its number, or the journal of a shard. Raises NotOwner."""
 
 
-class Stands(NamedTuple):
-    """What the verbs of a kind stand on, besides its journals."""
+class KindContext(NamedTuple):
+    """The broker around the verbs of a kind, besides its journals."""
 
     client: Client
     topics: PdClient
@@ -80,9 +80,9 @@ class MachineKind:
     number: int
     service: str
     make: Callable[[int], JournalMachine]
-    open: Callable[[Journals, Stands], KindService]
+    open: Callable[[Journals, KindContext], KindService]
     add: Callable[[Any, Any], None]
-    calls: Mapping[str, Call]
+    calls: Mapping[str, KindCall]
     level: int = 0
     more_services: tuple[str, ...] = ()
 

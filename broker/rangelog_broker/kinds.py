@@ -6,7 +6,7 @@ from typing import Any
 
 from rangelog_broker.groups.kind import GROUPS
 from rangelog_broker.journal.joint_machine import JointMachine
-from rangelog_broker.kind import EVERYTHING, Call, MachineKind, Need
+from rangelog_broker.kind import EVERYTHING, KindCall, MachineKind, Need
 from rangelog_broker.tables.kind import TABLES
 from rangelog_broker.transactions.kind import TRANSACTIONS
 from rangelog_broker.watermarks.kind import WATERMARKS
@@ -16,7 +16,7 @@ from rangelog_server_common.quotas.guard import ByteCall
 KINDS: tuple[MachineKind, ...] = (GROUPS, TRANSACTIONS, WATERMARKS, TABLES)
 
 
-def calls_of(kinds: tuple[MachineKind, ...]) -> dict[str, Call]:
+def calls_of(kinds: tuple[MachineKind, ...]) -> dict[str, KindCall]:
     """Return the calls by their full names, "/package.Service/Method"."""
     return {f"/{kind.service}/{method}": call for kind in kinds for method, call in kind.calls.items()}
 

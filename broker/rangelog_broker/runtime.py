@@ -24,7 +24,7 @@ from rangelog_broker.hosting.host import Host
 from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
-from rangelog_broker.kind import Stands
+from rangelog_broker.kind import KindContext
 from rangelog_broker.kinds import BYTE_CALLS, needs_of_call
 from rangelog_broker.services import SERVICES, add_services
 from rangelog_broker.serving.connection import ProducerPort, make_factory
@@ -111,7 +111,7 @@ class Runtime:
             inquiries = Inquiries(calls)
             _join(owned, journals, inquiries)
             told = TopicRights(rights, topics)
-            add_services(stack, control, journals, Stands(client, topics, calls, owned, told, settings))
+            add_services(stack, control, journals, KindContext(client, topics, calls, owned, told, settings))
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)

@@ -6,18 +6,18 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from rangelog_broker.hosting.journals import KindJournals, OwnedJournals
-from rangelog_broker.kind import Stands
+from rangelog_broker.kind import KindContext
 from rangelog_broker.kinds import KINDS
 from rangelog_server_common.grpc_server import GrpcServer
 
 SERVICES = tuple(name for kind in KINDS for name in (kind.service, *kind.more_services))
 
 
-def add_services(stack: AsyncExitStack, control: GrpcServer, journals: OwnedJournals, stands: Stands) -> None:
+def add_services(stack: AsyncExitStack, control: GrpcServer, journals: OwnedJournals, context: KindContext) -> None:
     """Add all services to a server that is not started yet; `stack` closes them."""
     of_coordinators: list[Any] = []
     for kind in KINDS:
-        service = kind.open(KindJournals(journals, kind), stands)
+        service = kind.open(KindJournals(journals, kind), context)
         stack.callback(service.close)
         kind.add(service, control.server)
         if kind.number:

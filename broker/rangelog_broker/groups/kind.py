@@ -6,7 +6,7 @@ from typing import Any
 
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.service import GroupsService
-from rangelog_broker.kind import Call, MachineKind, Need, on_group
+from rangelog_broker.kind import KindCall, MachineKind, Need, on_group
 from rangelog_core.rights import ANY, Verb
 from rangelog_proto.v1 import rights_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import add_GroupsServicer_to_server
@@ -33,27 +33,27 @@ def _resetting(request: Any) -> list[Need]:
     ]
 
 
-_READS, _LOOKS, _ADMINISTERS = Call(on_group(Verb.READ)), Call(on_group(ANY)), Call(on_group(Verb.ADMIN))
+_READS, _LOOKS, _ADMINISTERS = KindCall(on_group(Verb.READ)), KindCall(on_group(ANY)), KindCall(on_group(Verb.ADMIN))
 
 GROUPS = MachineKind(
     number=1,
     service="rangelog.v1.Groups",
     make=lambda number: GroupCoordinator(),
-    open=lambda journals, stands: GroupsService(journals, stands.topics, stands.calls, stands.rights),
+    open=lambda journals, context: GroupsService(journals, context.topics, context.calls, context.rights),
     add=add_GroupsServicer_to_server,
     calls={
-        "OpenGroupSession": Call(lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, request.group or "*", 0)]),
-        "JoinGroup": Call(_joining),
+        "OpenGroupSession": KindCall(lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, request.group or "*", 0)]),
+        "JoinGroup": KindCall(_joining),
         "HeartbeatGroup": _READS,
         "LeaveGroup": _READS,
         "CommitPositions": _READS,
         "ReleaseShards": _READS,
         "ReachCheckpoint": _READS,
-        "StagePositions": Call(_staging_positions),
-        "ListGroups": Call(lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, f"{request.prefix}*", 0)]),
+        "StagePositions": KindCall(_staging_positions),
+        "ListGroups": KindCall(lambda request: [(ANY, pb.RESOURCE_KIND_GROUP, f"{request.prefix}*", 0)]),
         "DescribeGroup": _LOOKS,
         "DescribeCheckpoint": _LOOKS,
-        "ResetGroup": Call(_resetting),
+        "ResetGroup": KindCall(_resetting),
         "DeleteGroup": _ADMINISTERS,
         "UnsubscribeGroup": _ADMINISTERS,
         "RetainGroup": _ADMINISTERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangelog_broker.kind import Call, Journals, MachineKind, Need, Needs, Stands
+from rangelog_broker.kind import Journals, KindCall, KindContext, MachineKind, Need, Needs
 from rangelog_broker.transactions.coordinator import TransactionCoordinator
 from rangelog_broker.transactions.service import ShardsService, TransactionsService
 from rangelog_core.net.owner_calls import JOURNALS
@@ -26,8 +26,8 @@ def _named(request: Any) -> list[Need]:
     return [(Verb.APPEND, pb.RESOURCE_KIND_TRANSACTION, name, 0)]
 
 
-def _open(journals: Journals, stands: Stands) -> TransactionsService:
-    return TransactionsService(journals, stands.calls, stands.topics, stands.shards, stands.rights)
+def _open(journals: Journals, context: KindContext) -> TransactionsService:
+    return TransactionsService(journals, context.calls, context.topics, context.shards, context.rights)
 
 
 def _add(service: TransactionsService, server: Any) -> None:
@@ -36,7 +36,7 @@ def _add(service: TransactionsService, server: Any) -> None:
     add_ShardsServicer_to_server(ShardsService(service.shards), server)  # type: ignore[no-untyped-call]
 
 
-_OF_ONE = Call(_named)
+_OF_ONE = KindCall(_named)
 
 TRANSACTIONS = MachineKind(
     number=2,
@@ -45,14 +45,14 @@ TRANSACTIONS = MachineKind(
     open=_open,
     add=_add,
     calls={
-        "OpenTransactionSession": Call(_all_or_one(Verb.APPEND)),
+        "OpenTransactionSession": KindCall(_all_or_one(Verb.APPEND)),
         "InitTransactions": _OF_ONE,
         "BeginTransaction": _OF_ONE,
         "PingTransaction": _OF_ONE,
         "CommitTransaction": _OF_ONE,
         "AbortTransaction": _OF_ONE,
         "DescribeTransaction": _OF_ONE,
-        "ListTransactions": Call(_all_or_one(ANY)),
+        "ListTransactions": KindCall(_all_or_one(ANY)),
     },
     more_services=("rangelog.v1.Shards",),
 )

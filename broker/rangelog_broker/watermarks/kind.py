@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from rangelog_broker.kind import Call, Journals, MachineKind, Stands, on_topic
+from rangelog_broker.kind import Journals, KindCall, KindContext, MachineKind, on_topic
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_broker.watermarks.service import WatermarksService
 from rangelog_core.rights import Verb
 from rangelog_proto.v1.watermark_service_pb2_grpc import add_WatermarksServicer_to_server
 
 
-def _open(journals: Journals, stands: Stands) -> WatermarksService:
+def _open(journals: Journals, context: KindContext) -> WatermarksService:
     return WatermarksService(
         journals,
-        stands.topics,
-        stands.client.internal.proved_end,
-        interval_s=stands.settings.watermark_interval_s,
-        expiry_s=stands.settings.watermark_expiry_s,
+        context.topics,
+        context.client.internal.proved_end,
+        interval_s=context.settings.watermark_interval_s,
+        expiry_s=context.settings.watermark_expiry_s,
     )
 
 
@@ -26,8 +26,8 @@ WATERMARKS = MachineKind(
     open=_open,
     add=add_WatermarksServicer_to_server,
     calls={
-        "NoteTime": Call(on_topic(Verb.APPEND)),
-        "EndTimeNotes": Call(on_topic(Verb.APPEND)),
-        "ListWatermarks": Call(on_topic(Verb.READ)),
+        "NoteTime": KindCall(on_topic(Verb.APPEND)),
+        "EndTimeNotes": KindCall(on_topic(Verb.APPEND)),
+        "ListWatermarks": KindCall(on_topic(Verb.READ)),
     },
 )

@@ -11,7 +11,7 @@ from rangelog.errors import PreconditionFailed
 from rangelog_broker import kinds, services
 from rangelog_broker.hosting import journals as hosting
 from rangelog_broker.hosting.journals import KindJournals
-from rangelog_broker.kind import EVERYTHING, Call, Journals, MachineKind, Stands, on_topic
+from rangelog_broker.kind import EVERYTHING, Journals, KindCall, KindContext, MachineKind, on_topic
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.quotas import Measure
 from rangelog_core.rights import Verb
@@ -47,9 +47,9 @@ TOY = MachineKind(
     number=200,
     service="toys.v1.Toys",
     make=lambda number: Chain(),
-    open=lambda journals, stands: Toy(journals),
+    open=lambda journals, context: Toy(journals),
     add=lambda service, server: server.append(service),
-    calls={"Play": Call(on_topic(Verb.APPEND), Measure.APPEND)},
+    calls={"Play": KindCall(on_topic(Verb.APPEND), Measure.APPEND)},
     level=LEVEL,
 )
 
@@ -72,8 +72,8 @@ async def test_a_new_kind_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
         only_toy = (TOY,)
         monkeypatch.setattr(services, "KINDS", only_toy)
         told = TopicRights(RightsGuard(), first.topics)
-        stands = Stands(first.client, first.topics, cast(Any, None), first.owned, told, cast(Any, None))
-        services.add_services(stack, server, first.journals, stands)
+        context = KindContext(first.client, first.topics, cast(Any, None), first.owned, told, cast(Any, None))
+        services.add_services(stack, server, first.journals, context)
         await first.start()
         await until(lambda: len(OPENED) == 16, "each coordinator journal has announced itself to the kind")
         (toy,) = server.server
