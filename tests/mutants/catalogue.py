@@ -280,7 +280,7 @@ MUTANTS: tuple[Mutant, ...] = (
           "rangelog._produce.waiters", "            if future is not None and not future.cancelled():\n",
           "            if future is not None:\n", "tests/unit/client/produce/test_waiters.py"),
     _topic("forged-headers-are-taken", "who may append makes a batch of another's transaction, or closes a shard for good",
-           "rangelog_broker.serving.connection", "    if fields.keys() != {Tag.PRODUCER} or not header.count:\n",
+           "rangelog_broker.verbs.produce", "    if fields.keys() != {Tag.PRODUCER} or not header.count:\n",
            "    if Tag.PRODUCER not in fields or not header.count:\n"),
     _topic("group-passes-what-is-trimmed", "records that were trimmed before a group read them are left out without a word",
            "rangelog._consume.group", "            skips_trimmed=skip_trimmed, ", "            skips_trimmed=True, ",

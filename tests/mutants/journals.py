@@ -126,7 +126,7 @@ JOURNALS: tuple[Mutant, ...] = (
     _tested("journal-level-unknown", "a journal of a later level is gone on with", "rangelog_broker.journal.fold",
           "        if level > FEATURE_LEVEL:\n", "        if level < 0:\n", "journal/test_journal.py"),
     _tested("shard-fields-kept", "a producer's batch may name what the owner does not look at",
-          "rangelog_broker.serving.connection", "fields.keys() != {Tag.PRODUCER}", "Tag.PRODUCER not in fields",
+          "rangelog_broker.verbs.produce", "fields.keys() != {Tag.PRODUCER}", "Tag.PRODUCER not in fields",
           "serving/test_producer_connection.py"),
     _tested("shard-fold-looks-elsewhere", "the next owner looks at the transaction first", "rangelog_core.batch_extension",
           "    if producer is not None:\n", "    if producer is not None and Tag.TRANSACTION not in fields:\n",

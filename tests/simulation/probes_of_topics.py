@@ -16,6 +16,7 @@ import rangelog_broker.hosting.host
 import rangelog_broker.serving.connection
 import rangelog_broker.shards.scaling
 import rangelog_broker.shards.shard
+import rangelog_broker.verbs.produce
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.shards.finished import FinishedShards
 from rangelog_broker.shards.owner import InFlight, ShardOwner
@@ -118,6 +119,7 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
         rangelog_broker.serving.connection,
         rangelog_broker.shards.scaling,
         rangelog_broker.shards.shard,
+        rangelog_broker.verbs.produce,
     ):
         stack.enter_context(mock.patch.object(module, "_log", listener))
     stack.enter_context(mock.patch.object(rangelog_broker.shards.shard, "SNAPSHOT_BATCHES", SNAPSHOT_BATCHES))

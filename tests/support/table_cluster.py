@@ -20,8 +20,9 @@ from rangelog.errors import NotOwner, RangelogError, RequestTimeout, StreamExist
 from rangelog.testing import FakeCluster
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owner import DEFAULT_LIMITS, OwnerLimits
+from rangelog_broker.tables.kind import TABLES
 from rangelog_broker.tables.machine import TablePartition
-from rangelog_broker.tables.service import SERVICE_NAME, TablesService
+from rangelog_broker.tables.service import TablesService
 from rangelog_core.net.owner_calls import OwnedKey
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.routes import route_of
@@ -79,7 +80,7 @@ class TableBroker:
         """Listen on a port of loopback."""
         self._server = GrpcServer()
         add_TablesServicer_to_server(self.service, self._server.server)  # type: ignore[no-untyped-call]
-        self.address = f"127.0.0.1:{await self._server.start('127.0.0.1:0', (SERVICE_NAME,))}"
+        self.address = f"127.0.0.1:{await self._server.start('127.0.0.1:0', (TABLES.service,))}"
 
     async def close(self) -> None:
         """Stop, without a word to anybody."""

@@ -9,41 +9,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from google.protobuf.message import DecodeError
 
 from rangelog.errors import (
-    Corruption,
     InternalError,
-    InvalidArgument,
     Overloaded,
     ProtocolViolation,
     RangelogError,
     Unauthorized,
-    UnsupportedVersion,
     WrongServer,
 )
-from rangelog_broker.serving.counts import ProduceCounts
-from rangelog_broker.shards.shard import OwnedShard
-from rangelog_core.batch import BatchHeader, check_batch_fields, check_record_headers, open_columns
-from rangelog_core.batch_extension import Producer, Tag, decode_producer
+from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.counts import ProduceCounts
+from rangelog_broker.verbs.produce import Batches, Shards
+from rangelog_core.batch_extension import Producer
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
-from rangelog_core.ids import check_name
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.quotas import Measure, RateBuckets
-from rangelog_core.rights import Verb
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
-from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC, RESOURCE_KIND_TRANSACTION
 from rangelog_server_common.metrics.tally import count_by
-from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter
-from rangelog_server_common.rights.frame_gate import FrameGate
+from rangelog_server_common.quotas.guard import QuotaGuard, QuotaMeter, Resource
 from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.admission import ConnectionCaller
 from rangelog_server_common.tokens.verifier import TokenVerifier
@@ -59,34 +52,8 @@ UNANSWERED_MAX = 10_000
 """Requests of one connection without an answer."""
 OWED_S_MAX, UNREAD_S_MAX = 1.0, 1.0
 """A client that sends while more than the first is owed to a quota is not read for a while: the second at most."""
-CHANGING_S_MAX = 0.25
-"""A batch for a shard that is being opened or ended waits for so long before it is refused."""
 
-_APPEND = int(Verb.APPEND)
-_TOPIC, _TRANSACTION = int(RESOURCE_KIND_TOPIC), int(RESOURCE_KIND_TRANSACTION)
 _log = logging.getLogger("rangelog.broker")
-
-
-class Shards(Protocol):
-    """What this broker owns."""
-
-    def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
-        """Return an open shard. Raises NotOwner, ShardEnded."""
-
-    def changing(self, topic_id: int, shard_id: int) -> asyncio.Future[None] | None:
-        """Return what is done once a shard that is assigned to this broker and takes no batch now is open, or has ended.
-
-        None: it takes batches, or is not assigned to this broker. The caller does not cancel the future.
-        """
-
-    async def find_batch(self, topic_id: int, shard_id: int, producer: Producer) -> int | None:
-        """Return the offset of a batch of an ended shard, or None: it is not there.
-
-        Raises Unavailable, ShardNotFound, OutcomeUnknown (it is there, nobody knows where), ProducerFenced (nobody knows).
-        """
-
-    async def find_staged(self, topic_id: int, shard_id: int, producer: Producer) -> int | None:
-        """Return 0 for a batch that was staged at an ended shard, or None. Raises as `find_batch`."""
 
 
 @dataclass(slots=True)
@@ -99,8 +66,6 @@ class ProducerPort:
     shards: Shards
     loop: asyncio.AbstractEventLoop
     connections: dict[ProducerConnection, None] = field(default_factory=dict)
-    questions: set[asyncio.Task[None]] = field(default_factory=set)
-    counts: ProduceCounts = field(default_factory=ProduceCounts)
     rights: RightsGuard = field(default_factory=RightsGuard)
     quotas: QuotaGuard = field(default_factory=QuotaGuard)
     verifier: TokenVerifier | None = None
@@ -113,18 +78,18 @@ class ProducerPort:
             connection.check_deadlines(now)
             connection.check_token()
 
+    batches: Batches = field(init=False)
+    counts: ProduceCounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.batches = Batches(self.shards)
+        self.counts = self.batches.counts
+
     def close(self) -> None:
         """Close all connections."""
-        for task in self.questions:
-            task.cancel()
+        self.batches.close()
         for connection in list(self.connections):
             connection.close()
-
-    def spawn(self, work: Awaitable[None]) -> None:
-        """Run a question beside the connection."""
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
-        self.questions.add(task)
-        task.add_done_callback(self.questions.discard)
 
 
 class ProducerConnection(asyncio.BufferedProtocol):
@@ -145,8 +110,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._throttled: dict[int, RateBuckets] = {}  # by request, to be told with its answer
         self._book, self._meter = port.quotas.book, QuotaMeter(port.quotas)
         self._deadline = 0.0
-        self._gate = FrameGate(port.rights, self._handle_later)
-        self._caller = ConnectionCaller(self._gate, Port.BROKER_DATA, port.token, port.verifier)
+        self._asks = Caller(port.rights, self._charge)
+        self._caller = ConnectionCaller(self._asks, Port.BROKER_DATA, port.token, port.verifier)
 
     # ---- asyncio.BufferedProtocol
 
@@ -200,7 +165,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client: what it has sent goes on, and it asks again."""
         self._closed = True
-        self._gate.close()
+        self._asks.close()
         self._out.close()
         self._port.connections.pop(self, None)
 
@@ -235,10 +200,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
                 self._stage(frame)
             elif frame.opcode is Opcode.FIND_BATCH:
                 wanted = data_pb2.FindBatch.FromString(frame.message)
-                if not self._passes(frame, wanted.topic_id):
-                    return
                 self._ask(frame.request_id, 0)
-                self._port.spawn(self._find_batch(frame.request_id, wanted))
+                self._port.batches.spawn(self._find_batch(frame.request_id, wanted))
             else:
                 raise ProtocolViolation(f"{frame.opcode.name} is no request to a broker")
         except DecodeError:
@@ -252,14 +215,6 @@ class ProducerConnection(asyncio.BufferedProtocol):
             _log.exception("a request failed: %s", frame.opcode.name)
             failed = InternalError("the request failed; the broker's log has the details", outcome_unknown=True)
             self.refused(frame.request_id, failed)
-
-    def _passes(self, frame: Frame, topic_id: int) -> bool:
-        """Whether the client may append to a topic; while that is not known the frame waits. Raises RightMissing."""
-        return self._gate.passes(frame, _APPEND, (_TOPIC, topic_id))
-
-    def _handle_later(self, frame: Frame) -> None:
-        if not self._closed:
-            self._handle(frame)
 
     def _hello(self, frame: Frame) -> None:
         hello = data_pb2.Hello.FromString(frame.message)
@@ -283,52 +238,23 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     def _produce(self, frame: Frame) -> None:
         wanted = data_pb2.Produce.FromString(frame.message)
-        if not self._passes(frame, wanted.topic_id):
-            return
-        changing = self._port.shards.changing(wanted.topic_id, wanted.shard_id)
-        if changing is not None:
-            self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
-            self._port.spawn(self._produce_later(frame, wanted, changing))
-            return
-        shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
-        header, producer = _checked(frame.payload)
-        self._port.counts.received_records += header.count
-        self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
-        shard.produce(header, producer, frame.payload, self, frame.request_id)
-
-    async def _produce_later(self, frame: Frame, wanted: data_pb2.Produce, changing: asyncio.Future[None]) -> None:
-        """Take a batch once its shard is open, or refuse it once the shard has ended: its producer need not try and try."""
-        await asyncio.wait([changing], timeout=CHANGING_S_MAX)
-        try:
-            shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
-            header, producer = _checked(frame.payload)
-            self._port.counts.received_records += header.count
-            shard.produce(header, producer, frame.payload, self, frame.request_id)
-        except RangelogError as error:
-            self.refused(frame.request_id, error)
-        except Exception:
-            _log.exception("a batch of shard %d/%d failed", wanted.topic_id, wanted.shard_id)
-            failed = InternalError("the request failed; the broker's log has the details", outcome_unknown=True)
-            self.refused(frame.request_id, failed)
+        self._ask(frame.request_id, len(frame.payload))
+        self._port.batches.produce(self._asks, wanted.topic_id, wanted.shard_id, frame.payload, self, frame.request_id)
 
     def _stage(self, frame: Frame) -> None:
         wanted = data_pb2.Stage.FromString(frame.message)
-        if not self._passes(frame, wanted.topic_id):
-            return
-        name = check_name("transactional id", wanted.transactional_id)
-        if not self._gate.passes(frame, _APPEND, (_TRANSACTION, name)):
-            return
-        shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
-        header, producer = _checked(frame.payload)
-        self._port.counts.received_records += header.count
-        self._ask(frame.request_id, len(frame.payload), wanted.topic_id)
-        shard.transactions.stage(wanted.number, name, producer, frame.payload, self, frame.request_id)
+        self._ask(frame.request_id, len(frame.payload))
+        self._port.batches.stage(
+            self._asks, wanted.topic_id, wanted.shard_id, frame.payload, self, frame.request_id,
+            transactional_id=wanted.transactional_id, number=wanted.number,
+        )  # fmt: skip
 
     async def _find_batch(self, request_id: int, wanted: data_pb2.FindBatch) -> None:
         producer = Producer(wanted.producer_id, wanted.producer_epoch, wanted.sequence)
         try:
-            find = self._port.shards.find_staged if wanted.staged else self._port.shards.find_batch
-            offset = await find(wanted.topic_id, wanted.shard_id, producer)
+            offset = await self._port.batches.find(
+                self._asks, wanted.topic_id, wanted.shard_id, producer, staged=wanted.staged
+            )
         except RangelogError as error:
             self.refused(request_id, error)
             return
@@ -360,9 +286,11 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     # ---- quotas
 
-    def _charge(self, request_id: int, topic_id: int, size_bytes: int) -> None:
-        """Count a batch that is to be answered; its answer says for how long to hold."""
-        buckets, before_us = self._meter.take(Measure.APPEND, (_TOPIC, topic_id), size_bytes)
+    def _charge(self, request_id: int, resource: Resource, size_bytes: int) -> None:
+        """See Charge: the answer says for how long to hold."""
+        if not self._book.any:
+            return
+        buckets, before_us = self._meter.take(Measure.APPEND, resource, size_bytes)
         if not buckets:
             return
         self._throttled[request_id] = buckets
@@ -415,10 +343,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def _is_full(self) -> bool:
         return self._unanswered_bytes > UNANSWERED_BYTES_MAX or len(self._unanswered) > UNANSWERED_MAX
 
-    def _ask(self, request_id: int, size_bytes: int, topic_id: int = 0) -> None:
-        """Note a request that is to be answered. `topic_id`: of a batch."""
-        if topic_id and self._book.any:
-            self._charge(request_id, topic_id, size_bytes)
+    def _ask(self, request_id: int, size_bytes: int) -> None:
+        """Note a request that is to be answered."""
         self._unanswered[request_id] = size_bytes, time.perf_counter()
         self._unanswered_bytes += size_bytes
         self._port.counts.received_bytes += size_bytes
@@ -457,22 +383,6 @@ class ProducerConnection(asyncio.BufferedProtocol):
             code=error.code, message=error.message[:1000], epoch=error.epoch or 0, offset=error.offset or 0
         )
         self._send(Opcode.ERROR, request_id, message.SerializeToString())
-
-
-def _checked(payload: bytes) -> tuple[BatchHeader, Producer]:
-    """Return the header of a producer's batch, and its producer. Raises InvalidArgument.
-
-    Nothing but the producer may be in the header's extension: the log would keep it, and later owners read more into it.
-    """
-    try:
-        header, fields = check_batch_fields(payload)
-        columns = open_columns(header, payload, fields)  # what no reader can decode would stop all readers of the shard
-        check_record_headers(columns, 0, header.count)
-    except (ProtocolViolation, Corruption, UnsupportedVersion) as error:
-        raise InvalidArgument(f"not a batch: {error.message}") from error
-    if fields.keys() != {Tag.PRODUCER} or not header.count:
-        raise InvalidArgument("a batch for a shard has records, and names its producer and nothing else")
-    return header, decode_producer(fields[Tag.PRODUCER])
 
 
 def make_factory(port: ProducerPort) -> Callable[[], ProducerConnection]:

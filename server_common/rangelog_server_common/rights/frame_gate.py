@@ -1,4 +1,4 @@
-"""The gate of one connection: a client's frames pass once a grant lets them, in order by what they concern.
+"""The gate of one client: its frames, or other requests, pass once a grant lets them, in order by what they concern.
 
 What holds: a frame waits until the grant of its resource is known, and those behind it for the same resource wait with it;
 others do not. What waits is bounded in number and bytes. Nothing waits, and no grant is looked for, where rights are not
@@ -8,10 +8,10 @@ enforced, and for those whom they do not limit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from typing import Generic, Protocol, TypeVar
 
 from rangelog_core.errors import Overloaded
-from rangelog_core.frame import Frame
 from rangelog_core.limits import MIB
 from rangelog_core.net.principals import Principal
 from rangelog_core.rights import Verb
@@ -29,17 +29,28 @@ Resource = tuple[int, int | str]
 """Kind, and id or name."""
 
 
-class FrameGate:
-    """The gate of one connection. For the event loop's thread."""
+class Item(Protocol):
+    """A frame, or another request with bytes."""
 
-    def __init__(self, guard: RightsGuard, again: Callable[[Frame], None]) -> None:
+    @property
+    def payload(self) -> Sized:
+        """Its bytes."""
+
+
+T = TypeVar("T", bound=Item)
+
+
+class FrameGate(Generic[T]):
+    """The gate of one client. For the event loop's thread."""
+
+    def __init__(self, guard: RightsGuard, again: Callable[[T], None]) -> None:
         """`again`: handles a frame that has waited."""
         self._guard = guard
         self._grants: Grants = guard.grants
         self._again = again
         self._principal = ""
         self._bound: Principal | None = None  # with a token that is bound to something
-        self._waiting: dict[Resource, list[Frame]] = {}
+        self._waiting: dict[Resource, list[T]] = {}
         self._known: dict[Resource, tuple[int, int, float]] = {}  # verbs, of which version, and until when
         self._count = self._bytes = 0
         self._closed = False
@@ -55,7 +66,7 @@ class FrameGate:
         """Whether everything passes."""
         return not self._principal or (not self._grants.version and self._bound is None)
 
-    def passes(self, frame: Frame, verbs: int, resource: Resource) -> bool:
+    def passes(self, frame: T, verbs: int, resource: Resource) -> bool:
         """Whether a frame passes now; else it waits, and is handled again. Raises RightMissing, Unavailable, Overloaded.
 
         `verbs`: a plain number, since a flag would cost more than the rest.
@@ -72,7 +83,7 @@ class FrameGate:
                 return True
         return self._asks(frame, Verb(verbs), resource)
 
-    def _asks(self, frame: Frame, verbs: Verb, resource: Resource) -> bool:
+    def _asks(self, frame: T, verbs: Verb, resource: Resource) -> bool:
         waiting = self._waiting.get(resource)
         if waiting is not None:
             self._hold(frame, waiting)
@@ -118,7 +129,7 @@ class FrameGate:
         kind, which = resource
         return (self._principal, kind, which, 0) if isinstance(which, str) else (self._principal, kind, "", which)
 
-    def _hold(self, frame: Frame, waiting: list[Frame]) -> None:
+    def _hold(self, frame: T, waiting: list[T]) -> None:
         size = len(frame.payload)
         if self._count >= FRAMES_WAITING_MAX or self._bytes + size > BYTES_WAITING_MAX:
             raise Overloaded("too much waits for the placement driver to say what this client may do")
@@ -134,5 +145,5 @@ class FrameGate:
                 self._again(frame)
 
 
-def _forgotten(frame: Frame) -> None:
+def _forgotten(frame: Item) -> None:
     """Take a frame of a connection that is closed."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from typing import Protocol
 
 from rangelog_core.errors import Unauthorized
 from rangelog_core.net.principals import Port, Principal, check_port
 from rangelog_core.net.tls_peers import admit, needs_token
 from rangelog_core.net.token_sources import is_signed
-from rangelog_server_common.rights.frame_gate import FrameGate
 from rangelog_server_common.tokens.verifier import TokenPrincipal, TokenVerifier
 
 
@@ -54,10 +54,17 @@ def admit_caller(
     return certificate
 
 
+class Gate(Protocol):
+    """What checks the rights of a connection's client."""
+
+    def admitted(self, principal: Principal | None) -> None:
+        """Note who it is; None: nobody knows, on a port without TLS."""
+
+
 class ConnectionCaller:
     """Who has opened a connection of frames: by its certificate, and by the token of its hello."""
 
-    def __init__(self, gate: FrameGate, port: Port, secret: str | None, verifier: TokenVerifier | None) -> None:
+    def __init__(self, gate: Gate, port: Port, secret: str | None, verifier: TokenVerifier | None) -> None:
         """`gate`: is told. The rest: see admit_caller."""
         self._gate = gate
         self._port = port

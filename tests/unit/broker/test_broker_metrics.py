@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rangelog_broker.metrics import FIGURES, SILENCE_S_MAX, BrokerFacts, problems
-from rangelog_broker.serving.counts import ProduceCounts
+from rangelog_broker.verbs.counts import ProduceCounts
 
 
 def facts(answered_s: float | None) -> BrokerFacts:

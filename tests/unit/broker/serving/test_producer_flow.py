@@ -9,6 +9,7 @@ import pytest
 from rangelog.errors import NotOwner, RangelogError, ShardEnded, Unavailable
 from rangelog_broker.serving import connection as serving
 from rangelog_broker.serving.connection import ProducerPort
+from rangelog_broker.verbs import produce
 from rangelog_core.batch_extension import Producer
 from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import data_pb2
@@ -58,7 +59,7 @@ async def test_questions_end_with_the_port(port: ProducerPort, client: ProducerC
     port.close()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not port.questions
+    assert not port.batches._tasks
     assert client.wire.ended == "closed"
 
 
@@ -98,7 +99,7 @@ async def test_batches_do_not_wait_for_ever(
     client: ProducerClient, shards: ScriptedShards, monkeypatch: pytest.MonkeyPatch, defect: bool
 ) -> None:
     """After a while they are refused, as they would have been at once; a defect is an answer as well."""
-    monkeypatch.setattr(serving, "CHANGING_S_MAX", 0.0)
+    monkeypatch.setattr(produce, "CHANGING_S_MAX", 0.0)
     shards.change = asyncio.get_running_loop().create_future()
     shards.refusal = KeyError("defect") if defect else NotOwner("not open yet")
     client.produce(2, BATCH)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog_broker.serving.connection import _checked
 from rangelog_broker.shards.owner import ShardOwner
 from rangelog_broker.shards.producer_table import Found, Standing
 from rangelog_broker.shards.state import ShardState
+from rangelog_broker.verbs.produce import check_native
 from rangelog_core.batch import BatchHeader, encode_batch, extension_of
 from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged, encode_producer
 from rangelog_core.errors import InvalidArgument, ProtocolViolation
@@ -40,7 +40,7 @@ def test_the_next_owner_has_the_state_of_this_one(offered: list[tuple[dict[int, 
     for fields, records in offered:
         payload = batch(fields, records)
         try:
-            header, producer = _checked(payload)
+            header, producer = check_native(payload)
         except (InvalidArgument, ProtocolViolation):
             continue
         found = owner.offer(producer, header.count)
@@ -56,7 +56,7 @@ def test_the_next_owner_has_the_state_of_this_one(offered: list[tuple[dict[int, 
 def test_a_batch_of_two_origins_that_is_there_already_is_its_producers() -> None:
     """As its owner took it, before such batches were refused: the batch behind it is no part of a run."""
     state = ShardState.first({})
-    header = _checked(batch({Tag.PRODUCER: encode_producer(Producer(7, 0, 0))}, 1))[0]
+    header = check_native(batch({Tag.PRODUCER: encode_producer(Producer(7, 0, 0))}, 1))[0]
     forged = encode_merged(MergedFrom(1 << 60, 1, 0, 0, follow=3))
     for sequence, more in ((0, {Tag.TRANSACTION: forged}), (1, {})):
         fields = {Tag.PRODUCER: encode_producer(Producer(7, 0, sequence)), **more}

@@ -22,8 +22,9 @@ from rangelog.errors import (
 from rangelog.testing import FakeCluster
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.tables import machine, service
+from rangelog_broker.tables.kind import TABLES
 from rangelog_broker.tables.machine import TablePartition
-from rangelog_broker.tables.service import SERVICE_NAME, TablesService
+from rangelog_broker.tables.service import TablesService
 from rangelog_core.limits import TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
@@ -75,7 +76,7 @@ async def broker() -> AsyncIterator[Broker]:
         await client.create_stream("t")
         made = Broker(client, await Journal.open(client, "t", TablePartition))
         add_TablesServicer_to_server(made.service, made.server.server)  # type: ignore[no-untyped-call]
-        made.port = await made.server.start("127.0.0.1:0", (SERVICE_NAME,))
+        made.port = await made.server.start("127.0.0.1:0", (TABLES.service,))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{made.port}", options=CHANNEL_OPTIONS) as channel:
             made.stub = TablesStub(channel)
             yield made
@@ -170,7 +171,7 @@ async def test_what_does_not_decode_is_refused(broker: Broker) -> None:
     """With a typed error."""
     session = await broker.session()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{broker.port}") as raw:
-        call = raw.unary_unary(f"/{SERVICE_NAME}/Apply")
+        call = raw.unary_unary(f"/{TABLES.service}/Apply")
         with pytest.raises(grpc.RpcError) as caught:
             await call(b"\xff\xff\xff", timeout=5, metadata=(("authorization", f"Bearer {TOKEN}"),))
     assert isinstance(from_rpc_error(caught.value, "the broker"), ProtocolViolation)

@@ -14,7 +14,7 @@ from rangelog._consume.groups import Groups
 from rangelog._loop_thread import LoopThread
 from rangelog._sync_groups import GroupMember as BlockingMember
 from rangelog._sync_groups import Groups as BlockingGroups
-from rangelog_broker.groups.service import SERVICE_NAME
+from rangelog_broker.groups.kind import GROUPS
 from rangelog_core.errors import GroupNotFound, MemberNotFound, SessionExpired
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_core.net.pd_client import PdClient
@@ -60,7 +60,7 @@ async def test_members_over_grpc() -> None:
         server, owners = GrpcServer(), Owners()
         add_BrokersServicer_to_server(owners, server.server)  # type: ignore[no-untyped-call]
         add_GroupsServicer_to_server(broker.service, server.server)  # type: ignore[no-untyped-call]
-        owners.address = f"127.0.0.1:{await server.start('127.0.0.1:0', (SERVICE_NAME,))}"
+        owners.address = f"127.0.0.1:{await server.start('127.0.0.1:0', (GROUPS.service,))}"
         pd = PdClient([owners.address])
         owner_calls = OwnerCalls(pd)
         calls, shards = parts(cluster, owner_calls)
