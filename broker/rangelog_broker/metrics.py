@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from rangelog_broker.door import OpenDoor
 from rangelog_broker.hosting.host import Host
 from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
@@ -28,6 +29,7 @@ class BrokerFacts:
     journals: OwnedJournals
     host: Host
     registration: Registration
+    doors: Mapping[str, OpenDoor] = field(default_factory=dict)
 
     @property
     def silence_s(self) -> float | None:
@@ -75,10 +77,10 @@ def parts(facts: BrokerFacts, calls: CallTally) -> list[FigureGroup[Any]]:
 
 
 def problems(facts: BrokerFacts) -> list[str]:
-    """Return why a broker is not ready; nothing: it is registered, and a placement driver answers it."""
+    """Return why a broker is not ready; nothing: it is registered, and a placement driver answers it, its doors are served."""
     silence_s = facts.silence_s
     if silence_s is None:
         return ["not registered yet: no placement driver has answered"]
     if silence_s > SILENCE_S_MAX:
         return [f"no placement driver has answered for {silence_s:.0f} s: others may own its shards now"]
-    return []
+    return [f"door {name}: {problem}" for name, door in facts.doors.items() for problem in door.problems()]

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from importlib.metadata import version
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from rangelog import Client
 from rangelog.errors import Unavailable
 from rangelog_broker import metrics
+from rangelog_broker.door import DoorContext, OpenDoor, find_door
 from rangelog_broker.hosting.assignments import AssignmentWatch, OwnedKey
 from rangelog_broker.hosting.host import Host
 from rangelog_broker.hosting.journals import OwnedJournals
@@ -96,13 +97,12 @@ class Runtime:
             stack.push_async_callback(client.close)
             rights, trust, verifier = self._open_checks(stack, client)
             quotas = QuotaGuard(byte_calls=BYTE_CALLS)
-            quotas.pd = client.metadata.pd
+            topics = quotas.pd = client.metadata.pd
             stack.push_async_callback(quotas.close)
             control = self._control(verifier)
             control.hold_by(quotas.hold_call)
             control.limit_by(lambda caller, method, request: rights.require(caller, needs_of_call(method, request)))
             stack.push_async_callback(control.stop)
-            topics = client.metadata.pd
             watch = AssignmentWatch(client.metadata.pd, row.name, row.incarnation)
             journals = OwnedJournals(client, topics)
             owned = OwnedShards(client, topics, lambda key: key in watch.assigned, journals.open_table)
@@ -110,8 +110,8 @@ class Runtime:
             stack.push_async_callback(calls.close)
             inquiries = Inquiries(calls)
             _join(owned, journals, inquiries)
-            told = TopicRights(rights, topics)
-            add_services(stack, control, journals, KindContext(client, topics, calls, owned, told, settings))
+            context = KindContext(client, topics, calls, owned, TopicRights(rights, topics), settings)
+            add_services(stack, control, journals, context)
             control_port = await control.start(settings.control_listen, SERVICES)
             row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             stack.push_async_callback(owned.scaling.close)
@@ -126,12 +126,12 @@ class Runtime:
             stack.callback(port.close)
             server = await self._listen(make_factory(port), bound)
             stack.callback(server.close)
-            rest_address = await self._open_rest(stack, client, rights, verifier, quotas)
-
+            behind = DoorContext(port.batches, client, rights, quotas, verifier, settings.token, settings.tls)
+            doors = await self._open_doors(stack, behind)
             registration = Registration(client.metadata.pd, row, owned, host.unopenable)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
             registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
-            facts = metrics.BrokerFacts(port, owned, journals, host, registration)
+            facts = metrics.BrokerFacts(port, owned, journals, host, registration, doors)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
                 return
@@ -140,10 +140,10 @@ class Runtime:
             stack.callback(beating.cancel)
             for work in (watch.run(), inquiries.run(), self._sweep(port)):
                 stack.callback(asyncio.create_task(work).cancel)
-            self._announce(stack, rest_address, metrics_address)
+            self._announce(stack, metrics_address)
             await self._stop.wait()
             beating.cancel()
-            await self._hand_over(server, registration, watch)
+            await self._hand_over([server.close, *(door.leave for door in doors.values())], registration, watch)
 
     # ---- ways in and out; rangelog_broker.testing has others
 
@@ -196,27 +196,18 @@ class Runtime:
         problems = lambda: metrics.problems(facts)  # noqa: E731
         return await serve_metrics(stack, listen, "broker", self._row.name, parts, problems, self._settings.tls)
 
-    async def _open_rest(
-        self,
-        stack: AsyncExitStack,
-        client: Client,
-        rights: RightsGuard,
-        verifier: TokenVerifier | None,
-        quotas: QuotaGuard,
-    ) -> str:
-        """Serve the REST interface, if there is to be one; return its address. Raises Unavailable."""
-        settings = self._settings
-        if not settings.rest_listen:
-            return ""
-        from rangelog_broker.rest.server import RestServer  # the web framework is not loaded without it
-
-        bound = stack.enter_context(bind(settings.rest_listen))
-        rest = RestServer(
-            client, token=settings.token, tls=settings.tls, rights=rights, verifier=verifier, quotas=quotas
-        )
-        stack.push_async_callback(rest.close)
-        await rest.start(bound)
-        return self._advertised(bound.getsockname())
+    async def _open_doors(self, stack: AsyncExitStack, context: DoorContext) -> dict[str, OpenDoor]:
+        """Serve the doors that the settings name, and note their addresses. Raises ConfigInvalid, Unavailable."""
+        opened: dict[str, OpenDoor] = {}
+        for name, values in self._settings.all_doors().items():
+            door, settings = find_door(name, values)
+            bound = stack.enter_context(bind(settings.listen))
+            address = self._advertised(bound.getsockname())
+            opened[name] = await door.open(context, settings, bound)
+            stack.push_async_callback(opened[name].close)
+            self._row.endpoints.add(door=name, address=address)
+        self._row.endpoints.sort(key=lambda each: each.door)
+        return opened
 
     async def _registered(self, registration: Registration) -> bool:
         """Register; return False where the broker is stopped before a placement driver answers."""
@@ -235,12 +226,15 @@ class Runtime:
     async def _open_one(self, owned: OwnedShards, journals: OwnedJournals, key: OwnedKey) -> Any:
         return await (owned.open_one(key) if key[0] else journals.open_coordinator(key))
 
-    async def _hand_over(self, server: asyncio.Server, registration: Registration, watch: AssignmentWatch) -> None:
+    async def _hand_over(
+        self, closings: Iterable[Callable[[], object]], registration: Registration, watch: AssignmentWatch
+    ) -> None:
         """Hand everything over to other brokers, and wait until nothing is assigned to this one, for a while at most.
 
         Where no other broker is alive nobody will: then the end is now.
         """
-        server.close()
+        for close in closings:
+            close()
         await registration.leave()
         with suppress(TimeoutError):
             async with asyncio.timeout(HAND_OVER_S):
@@ -254,21 +248,23 @@ class Runtime:
         host = self._settings.advertise_host or address[0]
         return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
 
-    def _announce(self, stack: AsyncExitStack, rest_address: str, metrics_address: str) -> None:
+    def _announce(self, stack: AsyncExitStack, metrics_address: str) -> None:
         """Write the endpoint file, until the end, and a line of the log."""
         row, run_dir = self._row, self._settings.run_dir
+        doors = {each.door: each.address for each in row.endpoints}
         content = {
             "broker": row.name,
             "address": row.address,
             "control_address": row.control_address,
-            "rest_address": rest_address,
+            "rest_address": doors.get("rest", ""),
+            "doors": doors,
             "metrics_address": metrics_address,
         }
         if run_dir is not None:
             write_endpoint(run_dir, content)
             stack.callback(remove_endpoint, run_dir)
-        where = rest_address or "no port"
-        _log.info("serving producers at %s, services at %s, REST at %s", row.address, row.control_address, where)
+        named = ", ".join(f"{name} at {address}" for name, address in doors.items()) or "none"
+        _log.info("serving producers at %s, services at %s, doors: %s", row.address, row.control_address, named)
 
     async def _sweep(self, port: ProducerPort) -> None:
         while True:

@@ -20,7 +20,7 @@ from rangelog_server_common.tls_settings import TlsSettings
 class BrokerSettings(TlsSettings):
     """Keys of the TOML file, `RANGELOG_BROKER_…` in the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="RANGELOG_BROKER_", extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="RANGELOG_BROKER_", env_nested_delimiter="__", extra="forbid")
 
     name: str
     pd: Annotated[list[str], NoDecode]
@@ -30,6 +30,8 @@ class BrokerSettings(TlsSettings):
     """The gRPC services: groups, transactions, tables."""
     rest_listen: str = "127.0.0.1:7192"
     """The REST interface for administration; empty: none."""
+    doors: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Further front ends by name, each with its own keys, `listen` among them: a table [doors.NAME]."""
     log_format: LogFormat = "auto"
     """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
     metrics_listen: str = ""
@@ -58,6 +60,21 @@ class BrokerSettings(TlsSettings):
         yield "control_listen", self.control_listen
         yield "rest_listen", self.rest_listen
         yield "metrics_listen", self.metrics_listen
+        yield from ((f"doors.{name}.listen", str(keys.get("listen", ""))) for name, keys in self.doors.items())
+
+    def all_doors(self) -> dict[str, dict[str, Any]]:
+        """Return the keys of the doors to open, by name; REST has a key of its own."""
+        return ({"rest": {"listen": self.rest_listen}} if self.rest_listen else {}) | self.doors
+
+    @field_validator("doors")
+    @classmethod
+    def _good_doors(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if "rest" in value:
+            raise ValueError("REST has a key of its own: give rest_listen")
+        for name, keys in value.items():
+            if not keys.get("listen"):
+                raise ValueError(f"the door {name[:100]!r} has no address: give doors.{name[:100]}.listen")
+        return value
 
     @model_validator(mode="after")
     def _one_place_of_keys(self) -> BrokerSettings:

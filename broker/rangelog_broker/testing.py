@@ -54,8 +54,8 @@ class MemoryBroker(Runtime):
         self._name = name
         self._around = around
 
-    def _announce(self, stack: AsyncExitStack, rest_address: str, metrics_address: str) -> None:
-        super()._announce(stack, rest_address, metrics_address)
+    def _announce(self, stack: AsyncExitStack, metrics_address: str) -> None:
+        super()._announce(stack, metrics_address)
         self.serving.set()
 
     def _bind(self) -> Any:

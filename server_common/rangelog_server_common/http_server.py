@@ -90,6 +90,15 @@ class HttpServer:
         if self._serving.done():
             self._serving.result()
 
+    def problems(self) -> list[str]:
+        """Return why it is not ready."""
+        return [] if self._serving is not None and not self._serving.done() else ["its HTTP server has ended"]
+
+    def leave(self) -> None:
+        """Take no new connection."""
+        for each in self._server.servers:
+            each.close()
+
     async def close(self) -> None:
         """End all connections, after a grace period for requests that run. Idempotent."""
         serving, self._serving = self._serving, None

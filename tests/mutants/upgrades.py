@@ -52,4 +52,9 @@ UPGRADES: tuple[Mutant, ...] = (
     rare("broker-of-before-asked-for-ever", "each heartbeat of an older broker becomes a registration",
          "rangelog_pd.handlers.brokers", "min(state.cluster_version, request.feature_level) >= LEVEL_BROKERS",
          "state.cluster_version >= LEVEL_BROKERS", "pd/handlers/test_pd_broker_calls.py"),
+    rare("doors-told-to-an-earlier-pd", "members of two versions keep different rows of a broker",
+         "rangelog_pd.handlers.brokers",
+         "        request.ClearField(\"endpoints\")\n", "", "pd/handlers/test_pd_broker_calls.py"),
+    rare("door-stays-open", "clients connect to a broker that is about to end, and are cut off", "rangelog_broker.runtime",
+         "        for close in closings:\n            close()\n", "        closings\n", "broker/test_doors.py"),
 )  # fmt: skip

@@ -23,13 +23,12 @@ from rangelog_broker.groups.consumed_reports import ConsumedReports
 from rangelog_broker.groups.deadlines import MemberDeadlines
 from rangelog_broker.groups.group import Group
 from rangelog_broker.groups.machine import GroupCoordinator
-from rangelog_broker.groups.shard_facts import read_facts
 from rangelog_broker.groups.staged_inquiries import Coordinators, Staged, StagedInquiries
 from rangelog_broker.journal.journal import Journal
+from rangelog_broker.journal.owners import moved
+from rangelog_broker.shards.shard_facts import read_facts
 from rangelog_core.errors import (
     GroupNotFound,
-    NotOwner,
-    OutcomeUnknown,
     RangelogError,
     TopicNotFound,
     Unavailable,
@@ -356,13 +355,6 @@ class _Reading:
         """Wake the waiting callers."""
         for future in (self.done, *self._later):
             _release(future)
-
-
-def moved(error: RangelogError) -> RangelogError:
-    """Return the end of a journal as what its caller is to do: find the owner, and repeat."""
-    if error.outcome_unknown:
-        return OutcomeUnknown(f"this broker has lost the journal: {error.message}")
-    return NotOwner(f"this broker does not own the journal any more: {error.message}")
 
 
 def _lacks_end(group: Group, key: ShardKey) -> bool:

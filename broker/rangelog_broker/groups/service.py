@@ -12,12 +12,12 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from rangelog_broker.groups.group import Group, key_of
-from rangelog_broker.groups.group_owner import GroupOwner, moved
+from rangelog_broker.groups.group_owner import GroupOwner
 from rangelog_broker.groups.machine import GroupCoordinator
 from rangelog_broker.groups.snapshots import checkpoint_state, head_of, shard_state, staged_state
 from rangelog_broker.groups.staged_inquiries import Coordinators
 from rangelog_broker.journal.journal import Journal
-from rangelog_broker.journal.owners import JournalOwners
+from rangelog_broker.journal.owners import JournalOwners, moved
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, WriterClosed, WriterFenced
 from rangelog_core.ids import check_name

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from rangelog_broker.shards.staging import TransactionKey
-from rangelog_broker.transactions.coordinator import ABORTED, COMMITTED, UNKNOWN
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.owner_calls import OwnedKey, journal_of
 from rangelog_proto.v1 import group_pb2, transaction_pb2
@@ -24,7 +23,11 @@ AFTER_S = 2.0
 TIMEOUT_S = 10.0
 
 _T = TypeVar("_T")
-_DONE = (ABORTED, COMMITTED, UNKNOWN)
+_DONE = (
+    transaction_pb2.TRANSACTION_STATE_ABORTED,
+    transaction_pb2.TRANSACTION_STATE_COMMITTED,
+    transaction_pb2.TRANSACTION_STATE_UNKNOWN,
+)
 _log = logging.getLogger("rangelog.groups")
 
 Staged = dict[tuple[str, TransactionKey], str]

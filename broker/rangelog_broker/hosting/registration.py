@@ -80,6 +80,7 @@ class Registration:
             zone=row.zone,
             version=row.version,
             feature_level=FEATURE_LEVEL,
+            endpoints=row.endpoints,
         )
         response = await self._brokers.call(request, broker_pb2.RegisterBrokerResponse, timeout_s=CALL_TIMEOUT_S)
         if response.heartbeat_interval_ms:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument, NotOwner, OutcomeUnknown, RangelogError
 from rangelog_core.net.owner_calls import JOURNALS
 
 
@@ -57,3 +57,10 @@ class JournalOwners(Generic[J, S]):
                 known.close()
         side = self._sides[number] = self._make(journal)
         return side
+
+
+def moved(error: RangelogError) -> RangelogError:
+    """Return the end of a journal as what its caller is to do: find the owner, and repeat."""
+    if error.outcome_unknown:
+        return OutcomeUnknown(f"this broker has lost the journal: {error.message}")
+    return NotOwner(f"this broker does not own the journal any more: {error.message}")

@@ -24,7 +24,7 @@ from rangelog.errors import (
     Unauthorized,
 )
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
-from rangelog_broker.serving.needs import needs_of_path
+from rangelog_broker.rest.needs import needs_of_path
 from rangelog_core.net.acting import acting_for
 from rangelog_core.net.principals import Port, Principal
 from rangelog_core.quotas import Measure, charge

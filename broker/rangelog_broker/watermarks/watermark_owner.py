@@ -16,9 +16,9 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from rangelog_broker.groups.group_owner import moved
-from rangelog_broker.groups.shard_facts import read_facts
 from rangelog_broker.journal.journal import Journal
+from rangelog_broker.journal.owners import moved
+from rangelog_broker.shards.shard_facts import read_facts
 from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_broker.watermarks.shard_ends import FindEnd, ShardEnds
 from rangelog_broker.watermarks.topic_times import KeptWatermark, TopicTimes

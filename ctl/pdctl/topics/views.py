@@ -137,6 +137,7 @@ def broker_view(broker: broker_pb2.Broker, owned: broker_pb2.OwnedCount) -> dict
         "registered_ms": broker.registered_ms,
         "shards": owned.shards,
         "journals": owned.journals,
+        "doors": {each.door: each.address for each in broker.endpoints},
     }
 
 

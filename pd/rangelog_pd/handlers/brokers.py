@@ -26,6 +26,8 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     split_address(request.address)
     if request.control_address:
         split_address(request.control_address)
+    for each in request.endpoints:
+        split_address(each.address)
     await driver.barrier()
     with driver.state() as state:
         known = state.owners.brokers.find(request.name)
@@ -37,6 +39,7 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
             )
     if not driver.knows_level(LEVEL_BROKERS):
         request.ClearField("feature_level")
+        request.ClearField("endpoints")
     response = await driver.propose_request(pb.RegisterBrokerResponse, request.request_id, register_broker=request)
     driver.brokers.registered(request.name, request.incarnation, driver.now_ms())
     await driver.assign_owners()

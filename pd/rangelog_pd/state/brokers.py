@@ -10,12 +10,17 @@ from the levels in the rows, and never falls: a broker of an earlier program cou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, BROKERS_MAX, COMMAND_SHARDS_MAX, NAME_LENGTH_MAX
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import broker_pb2, pd_state_pb2
+
+DOORS_MAX = 16
+"""Of one broker."""
 
 
 def register_broker(
@@ -32,6 +37,7 @@ def register_broker(
         raise InvalidArgument(f"a broker registers with its address, of at most {ADDRESS_LENGTH_MAX} characters")
     if max(len(request.zone), len(request.version)) > NAME_LENGTH_MAX:
         raise InvalidArgument(f"zone and version of a broker have at most {NAME_LENGTH_MAX} characters")
+    _check_endpoints(request.endpoints)
     if request.feature_level < state.owners.broker_version:
         raise PreconditionFailed(
             f"the broker {request.name!r} has feature level {request.feature_level or 'none'}, and the brokers of this cluster "
@@ -48,10 +54,20 @@ def register_broker(
         version=request.version,
         registered_ms=now_ms,
         feature_level=request.feature_level,
+        endpoints=request.endpoints,
     )
     state.owners.brokers.put(request.name, broker)
     state.owners.raise_version(state.cluster_version)
     return broker_pb2.RegisterBrokerResponse(cluster_id=state.cluster_id)
+
+
+def _check_endpoints(endpoints: Sequence[broker_pb2.Endpoint]) -> None:
+    """Raise InvalidArgument unless the doors have names, in order, and addresses of a bounded length."""
+    names = [check_name("door", each.door) for each in endpoints]
+    if len(names) > DOORS_MAX or names != sorted(set(names)):
+        raise InvalidArgument(f"a broker registers at most {DOORS_MAX} doors, each once, in order of names")
+    if any(not each.address or len(each.address) > ADDRESS_LENGTH_MAX for each in endpoints):
+        raise InvalidArgument(f"a door has an address of at most {ADDRESS_LENGTH_MAX} characters")
 
 
 def _forget_lost(state: State) -> None:

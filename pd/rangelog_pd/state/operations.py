@@ -140,7 +140,9 @@ OPERATIONS: dict[str, Operation] = {
     "cancel_scale": Operation(shards.cancel_scale, LEVEL_TOPICS),
     "commit_scale": Operation(shards.commit_scale, LEVEL_TOPICS),
     "continue_topic": Operation(topics.continue_topic, LEVEL_TOPICS),
-    "register_broker": Operation(brokers.register_broker, LEVEL_TOPICS, (("feature_level", LEVEL_BROKERS),)),
+    "register_broker": Operation(
+        brokers.register_broker, LEVEL_TOPICS, (("feature_level", LEVEL_BROKERS), ("endpoints", LEVEL_BROKERS))
+    ),
     "mark_broker_lost": Operation(brokers.mark_broker_lost, LEVEL_TOPICS),
     "assign_shards": Operation(brokers.assign_shards, LEVEL_TOPICS),
     "ensure_log": Operation(side_logs.ensure_log, LEVEL_TOPICS),

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1erangelog_proto/v1/broker.proto\x12\x0brangelog.v1\"\xb0\x01\n\x06\x42roker\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0c\n\x04zone\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x0c\n\x04lost\x18\x06 \x01(\x08\x12\x15\n\rregistered_ms\x18\x07 \x01(\x03\x12\x17\n\x0f\x63ontrol_address\x18\x08 \x01(\t\x12\x15\n\rfeature_level\x18\t \x01(\r\"j\n\nAssignment\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x0e\n\x06\x62roker\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\x13\n\x0bowner_epoch\x18\x05 \x01(\x04\"\xae\x01\n\x15RegisterBrokerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x17\n\x0f\x63ontrol_address\x18\x07 \x01(\t\x12\x15\n\rfeature_level\x18\x08 \x01(\r\"\xc3\x01\n\x16RegisterBrokerResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\r\x12\x16\n\x0erate_minute_ms\x18\x03 \x01(\r\x12\x16\n\x0erights_version\x18\x04 \x01(\x04\x12\x16\n\x0e\x62roker_version\x18\x05 \x01(\r\x12\x16\n\x0etokens_version\x18\x14 \x01(\x04\x12\x16\n\x0equotas_version\x18\x15 \x01(\x04\"\x9b\x01\n\tShardLoad\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x14\n\x0c\x65vents_per_s\x18\x03 \x01(\x04\x12\x13\n\x0b\x62ytes_per_s\x18\x04 \x01(\x04\x12\x17\n\x0f\x65vents_averages\x18\x05 \x03(\x04\x12\x16\n\x0e\x62ytes_averages\x18\x06 \x03(\x04\x12\x0e\n\x06mature\x18\x07 \x01(\x08\"@\n\nShardCover\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\xe2\x01\n\x16\x42rokerHeartbeatRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12%\n\x05loads\x18\x03 \x03(\x0b\x32\x16.rangelog.v1.ShardLoad\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12(\n\x07\x63overed\x18\x05 \x03(\x0b\x32\x17.rangelog.v1.ShardCover\x12\x15\n\rfeature_level\x18\x06 \x01(\r\x12+\n\nunopenable\x18\x07 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard\"\xc5\x01\n\x17\x42rokerHeartbeatResponse\x12\x10\n\x08register\x18\x01 \x01(\x08\x12\x10\n\x08send_all\x18\x02 \x01(\x08\x12&\n\x05\x63over\x18\x03 \x03(\x0b\x32\x17.rangelog.v1.ShardCover\x12\x16\n\x0erights_version\x18\x04 \x01(\x04\x12\x16\n\x0e\x62roker_version\x18\x05 \x01(\r\x12\x16\n\x0etokens_version\x18\x14 \x01(\x04\x12\x16\n\x0equotas_version\x18\x15 \x01(\x04\"<\n\x17ReportBrokerLostRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"(\n\x18ReportBrokerLostResponse\x12\x0c\n\x04lost\x18\x01 \x01(\x08\"\x14\n\x12ListBrokersRequest\"c\n\x13ListBrokersResponse\x12$\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Broker\x12&\n\x05owned\x18\x02 \x03(\x0b\x32\x17.rangelog.v1.OwnedCount\">\n\nOwnedCount\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x01(\r\x12\x10\n\x08journals\x18\x03 \x01(\r\"0\n\nOwnedShard\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\"<\n\x11\x46indOwnersRequest\x12\'\n\x06shards\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard\"\xba\x01\n\x12\x46indOwnersResponse\x12,\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.Assignment\x12$\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x13.rangelog.v1.Broker\x12&\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard\x12(\n\x07missing\x18\x04 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard2\xc4\x03\n\x07\x42rokers\x12Y\n\x0eRegisterBroker\x12\".rangelog.v1.RegisterBrokerRequest\x1a#.rangelog.v1.RegisterBrokerResponse\x12\\\n\x0f\x42rokerHeartbeat\x12#.rangelog.v1.BrokerHeartbeatRequest\x1a$.rangelog.v1.BrokerHeartbeatResponse\x12_\n\x10ReportBrokerLost\x12$.rangelog.v1.ReportBrokerLostRequest\x1a%.rangelog.v1.ReportBrokerLostResponse\x12P\n\x0bListBrokers\x12\x1f.rangelog.v1.ListBrokersRequest\x1a .rangelog.v1.ListBrokersResponse\x12M\n\nFindOwners\x12\x1e.rangelog.v1.FindOwnersRequest\x1a\x1f.rangelog.v1.FindOwnersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1erangelog_proto/v1/broker.proto\x12\x0brangelog.v1\"\xda\x01\n\x06\x42roker\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0c\n\x04zone\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x0c\n\x04lost\x18\x06 \x01(\x08\x12\x15\n\rregistered_ms\x18\x07 \x01(\x03\x12\x17\n\x0f\x63ontrol_address\x18\x08 \x01(\t\x12\x15\n\rfeature_level\x18\t \x01(\r\x12(\n\tendpoints\x18\n \x03(\x0b\x32\x15.rangelog.v1.Endpoint\")\n\x08\x45ndpoint\x12\x0c\n\x04\x64oor\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"j\n\nAssignment\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x0e\n\x06\x62roker\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\x13\n\x0bowner_epoch\x18\x05 \x01(\x04\"\xd8\x01\n\x15RegisterBrokerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x17\n\x0f\x63ontrol_address\x18\x07 \x01(\t\x12\x15\n\rfeature_level\x18\x08 \x01(\r\x12(\n\tendpoints\x18\t \x03(\x0b\x32\x15.rangelog.v1.Endpoint\"\xc3\x01\n\x16RegisterBrokerResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\r\x12\x16\n\x0erate_minute_ms\x18\x03 \x01(\r\x12\x16\n\x0erights_version\x18\x04 \x01(\x04\x12\x16\n\x0e\x62roker_version\x18\x05 \x01(\r\x12\x16\n\x0etokens_version\x18\x14 \x01(\x04\x12\x16\n\x0equotas_version\x18\x15 \x01(\x04\"\x9b\x01\n\tShardLoad\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x14\n\x0c\x65vents_per_s\x18\x03 \x01(\x04\x12\x13\n\x0b\x62ytes_per_s\x18\x04 \x01(\x04\x12\x17\n\x0f\x65vents_averages\x18\x05 \x03(\x04\x12\x16\n\x0e\x62ytes_averages\x18\x06 \x03(\x04\x12\x0e\n\x06mature\x18\x07 \x01(\x08\"@\n\nShardCover\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\xe2\x01\n\x16\x42rokerHeartbeatRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12%\n\x05loads\x18\x03 \x03(\x0b\x32\x16.rangelog.v1.ShardLoad\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12(\n\x07\x63overed\x18\x05 \x03(\x0b\x32\x17.rangelog.v1.ShardCover\x12\x15\n\rfeature_level\x18\x06 \x01(\r\x12+\n\nunopenable\x18\x07 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard\"\xc5\x01\n\x17\x42rokerHeartbeatResponse\x12\x10\n\x08register\x18\x01 \x01(\x08\x12\x10\n\x08send_all\x18\x02 \x01(\x08\x12&\n\x05\x63over\x18\x03 \x03(\x0b\x32\x17.rangelog.v1.ShardCover\x12\x16\n\x0erights_version\x18\x04 \x01(\x04\x12\x16\n\x0e\x62roker_version\x18\x05 \x01(\r\x12\x16\n\x0etokens_version\x18\x14 \x01(\x04\x12\x16\n\x0equotas_version\x18\x15 \x01(\x04\"<\n\x17ReportBrokerLostRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"(\n\x18ReportBrokerLostResponse\x12\x0c\n\x04lost\x18\x01 \x01(\x08\"\x14\n\x12ListBrokersRequest\"c\n\x13ListBrokersResponse\x12$\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Broker\x12&\n\x05owned\x18\x02 \x03(\x0b\x32\x17.rangelog.v1.OwnedCount\">\n\nOwnedCount\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x01(\r\x12\x10\n\x08journals\x18\x03 \x01(\r\"0\n\nOwnedShard\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\"<\n\x11\x46indOwnersRequest\x12\'\n\x06shards\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard\"\xba\x01\n\x12\x46indOwnersResponse\x12,\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.Assignment\x12$\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x13.rangelog.v1.Broker\x12&\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard\x12(\n\x07missing\x18\x04 \x03(\x0b\x32\x17.rangelog.v1.OwnedShard2\xc4\x03\n\x07\x42rokers\x12Y\n\x0eRegisterBroker\x12\".rangelog.v1.RegisterBrokerRequest\x1a#.rangelog.v1.RegisterBrokerResponse\x12\\\n\x0f\x42rokerHeartbeat\x12#.rangelog.v1.BrokerHeartbeatRequest\x1a$.rangelog.v1.BrokerHeartbeatResponse\x12_\n\x10ReportBrokerLost\x12$.rangelog.v1.ReportBrokerLostRequest\x1a%.rangelog.v1.ReportBrokerLostResponse\x12P\n\x0bListBrokers\x12\x1f.rangelog.v1.ListBrokersRequest\x1a .rangelog.v1.ListBrokersResponse\x12M\n\nFindOwners\x12\x1e.rangelog.v1.FindOwnersRequest\x1a\x1f.rangelog.v1.FindOwnersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,37 +32,39 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rangelog_proto.v1.broker_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BROKER']._serialized_start=48
-  _globals['_BROKER']._serialized_end=224
-  _globals['_ASSIGNMENT']._serialized_start=226
-  _globals['_ASSIGNMENT']._serialized_end=332
-  _globals['_REGISTERBROKERREQUEST']._serialized_start=335
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=509
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=512
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=707
-  _globals['_SHARDLOAD']._serialized_start=710
-  _globals['_SHARDLOAD']._serialized_end=865
-  _globals['_SHARDCOVER']._serialized_start=867
-  _globals['_SHARDCOVER']._serialized_end=931
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=934
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=1160
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=1163
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=1360
-  _globals['_REPORTBROKERLOSTREQUEST']._serialized_start=1362
-  _globals['_REPORTBROKERLOSTREQUEST']._serialized_end=1422
-  _globals['_REPORTBROKERLOSTRESPONSE']._serialized_start=1424
-  _globals['_REPORTBROKERLOSTRESPONSE']._serialized_end=1464
-  _globals['_LISTBROKERSREQUEST']._serialized_start=1466
-  _globals['_LISTBROKERSREQUEST']._serialized_end=1486
-  _globals['_LISTBROKERSRESPONSE']._serialized_start=1488
-  _globals['_LISTBROKERSRESPONSE']._serialized_end=1587
-  _globals['_OWNEDCOUNT']._serialized_start=1589
-  _globals['_OWNEDCOUNT']._serialized_end=1651
-  _globals['_OWNEDSHARD']._serialized_start=1653
-  _globals['_OWNEDSHARD']._serialized_end=1701
-  _globals['_FINDOWNERSREQUEST']._serialized_start=1703
-  _globals['_FINDOWNERSREQUEST']._serialized_end=1763
-  _globals['_FINDOWNERSRESPONSE']._serialized_start=1766
-  _globals['_FINDOWNERSRESPONSE']._serialized_end=1952
-  _globals['_BROKERS']._serialized_start=1955
-  _globals['_BROKERS']._serialized_end=2407
+  _globals['_BROKER']._serialized_end=266
+  _globals['_ENDPOINT']._serialized_start=268
+  _globals['_ENDPOINT']._serialized_end=309
+  _globals['_ASSIGNMENT']._serialized_start=311
+  _globals['_ASSIGNMENT']._serialized_end=417
+  _globals['_REGISTERBROKERREQUEST']._serialized_start=420
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=636
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=639
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=834
+  _globals['_SHARDLOAD']._serialized_start=837
+  _globals['_SHARDLOAD']._serialized_end=992
+  _globals['_SHARDCOVER']._serialized_start=994
+  _globals['_SHARDCOVER']._serialized_end=1058
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=1061
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=1287
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=1290
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=1487
+  _globals['_REPORTBROKERLOSTREQUEST']._serialized_start=1489
+  _globals['_REPORTBROKERLOSTREQUEST']._serialized_end=1549
+  _globals['_REPORTBROKERLOSTRESPONSE']._serialized_start=1551
+  _globals['_REPORTBROKERLOSTRESPONSE']._serialized_end=1591
+  _globals['_LISTBROKERSREQUEST']._serialized_start=1593
+  _globals['_LISTBROKERSREQUEST']._serialized_end=1613
+  _globals['_LISTBROKERSRESPONSE']._serialized_start=1615
+  _globals['_LISTBROKERSRESPONSE']._serialized_end=1714
+  _globals['_OWNEDCOUNT']._serialized_start=1716
+  _globals['_OWNEDCOUNT']._serialized_end=1778
+  _globals['_OWNEDSHARD']._serialized_start=1780
+  _globals['_OWNEDSHARD']._serialized_end=1828
+  _globals['_FINDOWNERSREQUEST']._serialized_start=1830
+  _globals['_FINDOWNERSREQUEST']._serialized_end=1890
+  _globals['_FINDOWNERSRESPONSE']._serialized_start=1893
+  _globals['_FINDOWNERSRESPONSE']._serialized_end=2079
+  _globals['_BROKERS']._serialized_start=2082
+  _globals['_BROKERS']._serialized_end=2534
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Broker(_message.Message):
-    __slots__ = ("name", "incarnation", "address", "zone", "version", "lost", "registered_ms", "control_address", "feature_level")
+    __slots__ = ("name", "incarnation", "address", "zone", "version", "lost", "registered_ms", "control_address", "feature_level", "endpoints")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class Broker(_message.Message):
     REGISTERED_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     address: str
@@ -26,7 +27,16 @@ class Broker(_message.Message):
     registered_ms: int
     control_address: str
     feature_level: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., lost: bool = ..., registered_ms: _Optional[int] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
+    endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., lost: bool = ..., registered_ms: _Optional[int] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
+
+class Endpoint(_message.Message):
+    __slots__ = ("door", "address")
+    DOOR_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    door: str
+    address: str
+    def __init__(self, door: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("topic_id", "shard_id", "broker", "incarnation", "owner_epoch")
@@ -43,7 +53,7 @@ class Assignment(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[int] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("request_id", "name", "incarnation", "address", "zone", "version", "control_address", "feature_level")
+    __slots__ = ("request_id", "name", "incarnation", "address", "zone", "version", "control_address", "feature_level", "endpoints")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +62,7 @@ class RegisterBrokerRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     incarnation: int
@@ -60,7 +71,8 @@ class RegisterBrokerRequest(_message.Message):
     version: str
     control_address: str
     feature_level: int
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ...) -> None: ...
+    endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("cluster_id", "heartbeat_interval_ms", "rate_minute_ms", "rights_version", "broker_version", "tokens_version", "quotas_version")

@@ -6,7 +6,7 @@ import pytest
 
 from rangelog_broker.kinds import needs_of_call
 from rangelog_broker.rest.app import bare_app
-from rangelog_broker.serving.needs import needs_of_path
+from rangelog_broker.rest.needs import needs_of_path
 from rangelog_core.net.principals import Role
 from rangelog_core.rights import ANY, KINDS, Verb
 from rangelog_pd.handlers.service import RULES

@@ -22,6 +22,7 @@ class BrokerAnswer(AnswerBody):
     registered_ms: int = Field(description="Milliseconds since the Unix epoch.", examples=[1790000000000])
     shards: int = Field(description="Shards that are assigned to it.", examples=[12])
     journals: int = Field(description="Coordinator journals that are assigned to it.", examples=[8])
+    doors: dict[str, str] = Field(description="Addresses of its doors, by name.", examples=[{"rest": "127.0.0.1:7192"}])
 
 
 class BrokerList(AnswerBody):
@@ -52,6 +53,7 @@ async def list_brokers(client: TheClient) -> BrokerList:
                 registered_ms=each.registered_ms,
                 shards=owned.get(each.name, nothing).shards,
                 journals=owned.get(each.name, nothing).journals,
+                doors={one.door: one.address for one in each.endpoints},
             )
             for each in sorted(listed.brokers, key=lambda one: one.name)
         ]

@@ -108,7 +108,12 @@ async def test_a_broker_registers_once_more_to_tell_its_level(cluster: Any) -> N
 
     async def tell(level: int) -> None:
         request = pb.RegisterBrokerRequest(
-            request_id=f"r{next(numbers)}", name="b1", incarnation=1, address="b1:1", feature_level=level
+            request_id=f"r{next(numbers)}",
+            name="b1",
+            incarnation=1,
+            address="b1:1",
+            feature_level=level,
+            endpoints=[pb.Endpoint(door="rest", address="b1:3")],
         )
         await brokers.register_broker(cluster.driver, request)
 
@@ -116,12 +121,14 @@ async def test_a_broker_registers_once_more_to_tell_its_level(cluster: Any) -> N
     assert state.cluster_version == LEVEL_BROKERS
     state.cluster_version = LEVEL_BROKERS - 1
     await tell(LEVEL_BROKERS)
+    assert not state.owners.brokers["b1"].endpoints, "a placement driver of before would keep none"
     assert state.owners.brokers["b1"].feature_level == 0 and await asked(LEVEL_BROKERS) == (False, 0)
     state.cluster_version = LEVEL_BROKERS
     assert [await asked(level) for level in (0, LEVEL_BROKERS - 1)] == [(False, 0)] * 2
     assert await asked(LEVEL_BROKERS) == (True, 0)
     await tell(LEVEL_BROKERS)
     assert await asked(LEVEL_BROKERS) == (False, LEVEL_BROKERS)
+    assert [each.door for each in state.owners.brokers["b1"].endpoints] == ["rest"]
 
 
 async def test_a_broker_that_refuses_connections_loses_its_shards_at_once(cluster: Any) -> None:

@@ -129,7 +129,21 @@ def test_another_incarnation_owns_nothing_yet(topics: TopicCalls) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"name": ""}, {"name": "a/b"}, {"incarnation": 0}, {"address": ""}, {"address": "x" * 301}, {"zone": "z" * 201}],
+    [
+        *(
+            {"name": ""},
+            {"name": "a/b"},
+            {"incarnation": 0},
+            {"address": ""},
+            {"address": "x" * 301},
+            {"zone": "z" * 201},
+        ),
+        {"endpoints": [broker_pb2.Endpoint(door=f"d{number:02}", address="h:1") for number in range(17)]},
+        {"endpoints": [broker_pb2.Endpoint(door=each, address="h:1") for each in ("b", "a")]},
+        {"endpoints": [broker_pb2.Endpoint(door="a", address="h:1")] * 2},
+        {"endpoints": [broker_pb2.Endpoint(door="a/b", address="h:1")]},
+        {"endpoints": [broker_pb2.Endpoint(door="a")]},
+    ],
 )
 def test_a_registration_that_cannot_be_is_refused(topics: TopicCalls, changes: Any) -> None:
     """With the reason, and without a trace."""
@@ -137,6 +151,18 @@ def test_a_registration_that_cannot_be_is_refused(topics: TopicCalls, changes: A
     with pytest.raises(InvalidArgument):
         register(topics.pd, **({"name": "b1"} | changes))
     assert topics.pd.machine.snapshot() == before
+
+
+def test_a_broker_has_sixteen_doors_at_most(topics: TopicCalls) -> None:
+    """All of them are in its row, and in snapshots."""
+    endpoints = [
+        broker_pb2.Endpoint(door=f"d{number:02}", address=f"h:{number}") for number in range(brokers.DOORS_MAX)
+    ]
+    register(topics.pd, "b1", endpoints=endpoints)
+    assert list(topics.pd.state.owners.brokers["b1"].endpoints) == endpoints
+    restored = Machine()
+    restored.restore(topics.pd.machine.snapshot())
+    assert list(restored.state.owners.brokers["b1"].endpoints) == endpoints
 
 
 def test_a_lost_broker_that_owns_nothing_makes_room_for_another(
