@@ -23,7 +23,7 @@ class SerializingTransaction(Transaction):
 
     def __init__(self, program: Program, serializers: Serializers) -> None:
         super().__init__(program)
-        self._make = serializers
+        self.serializers = serializers
 
     async def __aenter__(self) -> Self:
         await self.begin()
@@ -34,7 +34,7 @@ class SerializingTransaction(Transaction):
         timestamp: datetime | int | None = None, shard: int | None = None,
     ) -> None:  # fmt: skip
         """See Transaction."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         await super().send(topic, made, key=made_key, headers=headers, timestamp=timestamp, shard=shard)
 
     async def submit(
@@ -42,7 +42,7 @@ class SerializingTransaction(Transaction):
         timestamp: datetime | int | None = None, shard: int | None = None,
     ) -> asyncio.Future[ProducerAck]:  # fmt: skip
         """See Transaction."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return await super().submit(topic, made, key=made_key, headers=headers, timestamp=timestamp, shard=shard)
 
 
@@ -62,7 +62,7 @@ class SerializingTransactional(Transactional):
         timeout_s: float,
     ) -> None:  # fmt: skip
         super().__init__(calls, make_producer, transactional_id, timeout_s=timeout_s)
-        self._make = serializers
+        self.serializers = serializers
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -71,4 +71,4 @@ class SerializingTransactional(Transactional):
     def transaction(self) -> SerializingTransaction:
         """See Transactional."""
         self.check_next()
-        return SerializingTransaction(self, self._make)
+        return SerializingTransaction(self, self.serializers)

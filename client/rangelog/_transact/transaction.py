@@ -373,11 +373,11 @@ class Transaction:
 
     @property
     def stage(self) -> str:
-        """What the transaction is, in words. For the package's own use, as the next one."""
+        """What the transaction is, in words. For the package's own use."""
         return self._stage.value
 
     def abandon(self) -> None:
-        """Leave what is not decided to the coordinator."""
+        """Leave what is not decided to the coordinator. For the package's own use."""
         if self._stage is _Stage.OPEN:
             self._set(_Stage.ABORTED)
         elif self._program.current is self:

@@ -60,9 +60,9 @@ def test_too_much_at_once_is_refused(client: sync.Client) -> None:
 
     async def pause(writer: sync.Writer, records: list[bytes]) -> None:
         for value in records:  # in one turn of the loop, so that nothing is acked meanwhile
-            writer._writer.append_nowait(value)
+            writer._of.append_nowait(value)
         with pytest.raises(Overloaded):
-            writer._writer.append_nowait(b"x")
+            writer._of.append_nowait(b"x")
 
     within(work)
 
