@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 from rangelog._append.serializing import Serializers
 from rangelog._produce.waiters import ProducerAck
@@ -24,10 +24,6 @@ class SerializingTransaction(Transaction):
     def __init__(self, program: Program, serializers: Serializers) -> None:
         super().__init__(program)
         self.serializers = serializers
-
-    async def __aenter__(self) -> Self:
-        await self.begin()
-        return self
 
     async def send(
         self, topic: str, value: Any, *, key: Any = None, headers: Mapping[str, bytes] | None = None,
@@ -63,10 +59,6 @@ class SerializingTransactional(Transactional):
     ) -> None:  # fmt: skip
         super().__init__(calls, make_producer, transactional_id, timeout_s=timeout_s)
         self.serializers = serializers
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
 
     def transaction(self) -> SerializingTransaction:
         """See Transactional."""

@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from rangelog._produce.producer import TopicProducer
 from rangelog._produce.wire import StageWire
@@ -70,7 +70,7 @@ class Transactional:
         self._producers: dict[str, TopicProducer] = {}
         self._opening = asyncio.Lock()
 
-    async def __aenter__(self) -> Transactional:
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 
