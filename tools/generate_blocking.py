@@ -305,11 +305,10 @@ class Module:
     def _declared(source: Source, argument: ast.arg, default: ast.expr | None) -> str:
         return source.text_of(argument) + (f" = {source.text_of(default)}" if default is not None else "")
 
-    @staticmethod
-    def _passed(source: Source, argument: ast.arg) -> str:
+    def _passed(self, source: Source, argument: ast.arg) -> str:
         annotation = source.text_of(argument.annotation) if argument.annotation is not None else ""
         if annotation.startswith("Iterable["):
-            return f"list({argument.arg})"
+            return f"{self._import('rangelog._sync_submit', 'listed')}({argument.arg})"
         return f"{argument.arg}.asynchronous" if annotation in BLOCKING else argument.arg
 
     def add_connect(self, source: Source) -> None:

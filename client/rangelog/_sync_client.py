@@ -19,6 +19,7 @@ from rangelog._sync_cursors import StreamCursors
 from rangelog._sync_groups import GroupMember, Groups
 from rangelog._sync_reader import CursorReader, Reader
 from rangelog._sync_serializing import SerializingProducer, SerializingTransactional, SerializingWriter
+from rangelog._sync_submit import listed
 from rangelog._sync_tables import Table, Tables
 from rangelog._sync_topics import TopicProducer, TopicReader, Topics
 from rangelog._sync_transactions import Transactional, Transactions
@@ -171,7 +172,7 @@ class Client(ClientBase):
 
         For scripts: an open writer is far cheaper. See `rangelog.Client.append`.
         """
-        return self._loop.run(self._of.append(stream, list(values), expected_end=expected_end))
+        return self._loop.run(self._of.append(stream, listed(values), expected_end=expected_end))
 
     @property
     def topics(self) -> Topics:

@@ -11,7 +11,7 @@ from rangelog._consume.records import TopicChunk
 from rangelog._metadata import CALL_TIMEOUT_S
 from rangelog._produce.waiters import ProducerAck
 from rangelog._sync_bases import Blocking, TopicProducerBase, TopicReaderBase
-from rangelog._sync_submit import submit_when_there_is_room
+from rangelog._sync_submit import listed, submit_when_there_is_room
 from rangelog._topics.cut import Cut
 from rangelog._topics.time_windows import TimeWindow
 from rangelog._topics.topics import (Topics as AsyncTopics, DEFAULT_TOPIC_CONFIG, NO_TAGS, SCALE_TIMEOUT_S)
@@ -91,7 +91,7 @@ class TopicProducer(TopicProducerBase):
 
         Raises RangelogError. See `rangelog.TopicProducer.send_batch`.
         """
-        return self._loop.run(self._of.send_batch(list(records), shard=shard, timeout_s=timeout_s))
+        return self._loop.run(self._of.send_batch(listed(records), shard=shard, timeout_s=timeout_s))
 
     def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once all records are acked.

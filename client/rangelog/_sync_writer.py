@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from rangelog._sync_bases import WriterBase
-from rangelog._sync_submit import submit_when_there_is_room
+from rangelog._sync_submit import listed, submit_when_there_is_room
 from rangelog_core.record import Ack, AppendRecord, BytesLike
 
 
@@ -110,7 +110,7 @@ class Writer(WriterBase):
 
         See `rangelog.Writer.append_batch`.
         """
-        return self._loop.run(self._of.append_batch(list(records), expected_end=expected_end, timeout_s=timeout_s))
+        return self._loop.run(self._of.append_batch(listed(records), expected_end=expected_end, timeout_s=timeout_s))
 
     def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once all appended records are acked.

@@ -36,6 +36,8 @@ CURSORS: tuple[Mutant, ...] = (
          "            if self._ended:\n                self._loop.call_soon(wanted.set)\n", "client/test_sync_writer.py"),
     rare("feed-without-bound", "a blocking bulk append takes all of its input into memory", "rangelog._sync_submit",
          "                len(self._items) >= FEED_RECORDS_MAX or", "                False and", "client/test_sync_writer.py"),
+    rare("blocking-batch-of-anything", "a batch that is no iterable ends in a TypeError of Python's", "rangelog._sync_submit",
+         "    check_iterable(items)\n", "", "client/test_sync_writer.py"),
     rare("child-ends-its-parents-block", "a forked child that fails waits for a loop that it does not have",
          "rangelog._sync_bases", "        if self._loop.forked and kind is not None:\n", "        if False:\n",
          "client/test_sync_bases.py"),

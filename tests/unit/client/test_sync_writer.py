@@ -193,8 +193,10 @@ def test_what_is_no_iterable_of_records(client: sync.Client, records: Any) -> No
     """Bytes would be appended as numbers."""
 
     def work() -> None:
-        with client.writer("s") as writer, pytest.raises(InvalidArgument, match="an iterable of values"):
-            writer.append_all(records)
+        with client.writer("s") as writer:
+            for call in (writer.append_all, writer.append_batch, lambda records: client.append("s", records)):
+                with pytest.raises(InvalidArgument, match="an iterable of values"):
+                    call(records)
 
     within(work)
 
