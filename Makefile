@@ -17,7 +17,7 @@ export RANGELOG_TEST_RUN := $(or $(RANGELOG_TEST_RUN),$(shell date +%Y%m%dT%H%M%
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help install demo test long release measure affected quick unit processes spark scenes scenes-alone release-tests measure-tests check sim sim-fresh sweep mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto lock clean
+	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm kubernetes proto blocking lock clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -190,6 +190,9 @@ kubernetes: $(READY) $(HELM_PROGRAM) $(KUBE_APISERVER) ## the chart by a real AP
 
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py
+
+blocking: $(READY) ## generate the blocking classes from the asynchronous ones
+	$(PY) tools/generate_blocking.py
 
 lock: $(READY) ## pin all dependencies anew
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -35,6 +35,7 @@ CHECKS = (
     TreeCheck("lint", ((PYTHON, "-m", "ruff", "check", "--quiet", "."),)),
     TreeCheck("import contracts", ((str(Path(PYTHON).with_name("lint-imports")), "--no-cache"),)),
     TreeCheck("stubs", ((PYTHON, "tools/generate_stubs.py", "--check"),)),
+    TreeCheck("blocking classes", ((PYTHON, "tools/generate_blocking.py", "--check"),)),
     TreeCheck("lock file", ((PYTHON, "tools/check_lock.py"),)),
     TreeCheck("reference of settings", ((PYTHON, "tools/config_reference.py", "--check"),)),
     TreeCheck("reference of errors", ((PYTHON, "tools/error_reference.py", "--check"),)),

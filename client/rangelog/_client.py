@@ -365,7 +365,7 @@ class Client(TopicOperations):
 
     @property
     def internal(self) -> InternalStreams:
-        """Any stream, those of shards and journals among them. For brokers."""
+        """Any stream, those of shards and journals among them. For brokers, and the package's own use."""
         return self._internal
 
     def cold_reader(self) -> ColdReader:

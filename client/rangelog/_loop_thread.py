@@ -74,6 +74,14 @@ class LoopThread:
         call.ended.add_done_callback(lambda _: self._calls.discard(call))
         return call.ended
 
+    def call(self, function: Callable[[], _T], *, reads: bool = False) -> _T:
+        """Call a function on the loop's thread and wait for its result. Raises as `run` does."""
+
+        async def call() -> _T:
+            return function()
+
+        return self.run(call(), reads=reads)
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Let the loop call something soon; nothing happens once it is stopped."""
         with self._lock:

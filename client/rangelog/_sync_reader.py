@@ -1,4 +1,4 @@
-"""The blocking reader of a stream, for `rangelog.sync`."""
+"""The blocking readers of a stream, for `rangelog.sync`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from rangelog._loop_thread import LoopThread
-from rangelog._read import reader
+from rangelog._read import cursor_reader, reader
+from rangelog._read.cursors import Cursor
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.record import Record
 
@@ -103,3 +104,33 @@ class Reader(Iterator[Record]):
             for record in chunk:
                 self._handed_out = record.offset + 1
                 yield record if deserialize is None else deserialize(record)
+
+
+class CursorReader(Reader):
+    """A Reader that begins at a cursor. Make it with `client.reader(stream, cursor=…)`.
+
+    Example:
+        ```python
+        for record in (reader := client.reader("flights", cursor="billing", follow=True)):
+            bill(record.value)
+            reader.commit()
+        ```
+    """
+
+    def __init__(self, loop: LoopThread, of: cursor_reader.CursorReader) -> None:
+        super().__init__(loop, of)
+        self._of = of
+
+    def _records(self) -> Iterator[Record]:
+        deserialize = self._of.deserialize
+        for chunk in self._loop.iterate(self._of.unmarked_chunks()):
+            take = self._of.handed_out.take
+            for record in chunk:
+                end_offset = record.offset + 1
+                take(end_offset)
+                self._handed_out = end_offset
+                yield record if deserialize is None else deserialize(record)
+
+    def commit(self, *, metadata: str = "") -> Cursor:
+        """Move the cursor behind all records that were handed out. As `rangelog.CursorReader.commit`."""
+        return self._loop.run(self._of.commit(metadata=metadata))

@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Generic, TypeVar
 
+from rangelog._append.many_records import check_iterable
 from rangelog._loop_thread import LoopThread
 from rangelog_core.errors import Overloaded, WriterClosed
 from rangelog_core.limits import MIB
@@ -49,6 +50,12 @@ def _pass_on(done: asyncio.Future[_T], result: concurrent.futures.Future[_T]) ->
         result.set_exception(error)
     else:
         result.set_result(done.result())
+
+
+def listed(items: Iterable[_T]) -> list[_T]:
+    """Take all of an iterable of records, on this thread. Raises InvalidArgument."""
+    check_iterable(items)
+    return list(items)
 
 
 def feed(

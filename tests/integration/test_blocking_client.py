@@ -266,7 +266,7 @@ def close_and_forget(client):
     os._exit(0)
 
 def forget(client):
-    rangelog.sync._open_clients.clear()
+    rangelog._sync_bases._open_clients.clear()
     del client
     gc.collect()
     os._exit(0)

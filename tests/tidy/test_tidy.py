@@ -38,16 +38,13 @@ NEXT_LAYER = "broker/"
 
 TOPIC_METADATA = (
     "core/rangelog_core/",
+    "client/rangelog/_sync_",
     *(
         f"client/rangelog/{name}.py"
         for name in (
             "__init__",
             "_client",
             "_client_topics",
-            "_sync_groups",
-            "_sync_tables",
-            "_sync_topics",
-            "_sync_transactions",
             "errors",
             "sync",
         )

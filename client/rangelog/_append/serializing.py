@@ -57,7 +57,7 @@ class SerializingWriter:
     def __init__(self, writer: Writer, serializers: Serializers) -> None:
         self.writer = writer
         """The writer underneath, which takes bytes."""
-        self._make = serializers
+        self.serializers = serializers
 
     async def __aenter__(self) -> SerializingWriter:
         await self.writer.open()
@@ -79,7 +79,7 @@ class SerializingWriter:
         timestamp: datetime | int | None = None, expected_end: int | None = None, timeout_s: float | None = None,
     ) -> Ack:  # fmt: skip
         """See Writer."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return await self.writer.append(
             made, key=made_key, headers=headers, timestamp=timestamp, expected_end=expected_end, timeout_s=timeout_s
         )
@@ -89,7 +89,7 @@ class SerializingWriter:
         timestamp: datetime | int | None = None, expected_end: int | None = None,
     ) -> asyncio.Future[Ack]:  # fmt: skip
         """See Writer."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return self.writer.submit(made, key=made_key, headers=headers, timestamp=timestamp, expected_end=expected_end)
 
     def append_nowait(
@@ -97,7 +97,7 @@ class SerializingWriter:
         timestamp: datetime | int | None = None, expected_end: int | None = None,
     ) -> int:  # fmt: skip
         """See Writer."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return self.writer.append_nowait(
             made, key=made_key, headers=headers, timestamp=timestamp, expected_end=expected_end
         )
@@ -106,7 +106,7 @@ class SerializingWriter:
         self, records: Iterable[Any], *, expected_end: int | None = None, timeout_s: float | None = None
     ) -> list[Ack]:
         """See Writer: `records` are values, or AppendRecords of values and keys. All are made before one is appended."""
-        made = [self._make.record(record) for record in records]
+        made = [self.serializers.record(record) for record in records]
         return await self.writer.append_batch(made, expected_end=expected_end, timeout_s=timeout_s)
 
     async def append_all(self, records: Iterable[Any] | AsyncIterable[Any], *, timeout_s: float | None = None) -> int:
@@ -116,11 +116,11 @@ class SerializingWriter:
     async def _each(self, records: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[bytes | AppendRecord]:
         if isinstance(records, AsyncIterable):
             async for record in records:
-                yield self._make.record(record)
+                yield self.serializers.record(record)
         else:
             check_iterable(records)
             for record in records:
-                yield self._make.record(record)
+                yield self.serializers.record(record)
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """See Writer."""

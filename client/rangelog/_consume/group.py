@@ -84,7 +84,7 @@ class GroupMember:
         self._auto_commit_s = auto_commit_s
         self._checkpoint_every_s = checkpoint_every_s
         self._listener = listener or GroupListener()
-        self._deserialize = deserialize
+        self.deserialize = deserialize
         self._time_windows = time_windows
         self._windows: dict[int, TimeWindows] = {}
         self._core = MemberCore()
@@ -294,7 +294,7 @@ class GroupMember:
                         core.took(shard, since, record.offset + 1)
                         taken += 1
                         made = GroupRecord(topic, shard.shard_id, *record)
-                        yield made if self._deserialize is None else self._deserialize(made)
+                        yield made if self.deserialize is None else self.deserialize(made)
                         core.settle()
                         if self._turn_is_due:
                             await self._turn()

@@ -76,7 +76,7 @@ class TopicReader:
         self._follow = follow
         self._read_preference = read_preference
         self._timeout_s = timeout_s
-        self._deserialize = deserialize
+        self.deserialize = deserialize
         self._topic_id = start.topic_id if isinstance(start, Cut) else 0
         self._core: TopicReading | None = None
         self._windows: TimeWindows | None = None
@@ -170,7 +170,7 @@ class TopicReader:
                 for record in chunk.records:
                     self._yielded = shard_id, record.offset + 1
                     made = TopicRecord(shard_id, *record)
-                    yield made if self._deserialize is None else self._deserialize(made)
+                    yield made if self.deserialize is None else self.deserialize(made)
 
     async def _begin(self, known: TopicShards) -> TopicReading:
         """Turn start and end into cuts of the topic, and make the core."""

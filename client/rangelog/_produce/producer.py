@@ -419,7 +419,7 @@ class TopicProducer:
     # ---- what becomes of records; called by the runner
 
     def encode(self, epoch: int, sequence: int, orders: Sequence[int]) -> bytes:
-        """Return a batch. For the package's own use, as the next three."""
+        """Return a batch. For the package's own use."""
         return self._records.encode(orders, Producer(self.producer_id, epoch, sequence), self._codec)
 
     def acked(self, acked: RecordsAcked) -> None:
@@ -439,7 +439,7 @@ class TopicProducer:
             self._wake_room(None)
 
     def stopped(self, error: RangelogError, certain: Sequence[int]) -> None:
-        """Nothing more is acked."""
+        """Nothing more is acked. For the package's own use."""
         self._accepting = False
         self._untold = self._fail(error, error, certain)
 

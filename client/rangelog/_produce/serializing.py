@@ -32,7 +32,7 @@ class SerializingProducer:
     def __init__(self, producer: TopicProducer, serializers: Serializers) -> None:
         self.producer = producer
         """The producer underneath, which takes bytes."""
-        self._make = serializers
+        self.serializers = serializers
 
     async def __aenter__(self) -> SerializingProducer:
         await self.producer.open()
@@ -54,7 +54,7 @@ class SerializingProducer:
         timestamp: datetime | int | None = None, shard: int | None = None, timeout_s: float | None = None,
     ) -> ProducerAck:  # fmt: skip
         """See TopicProducer."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return await self.producer.send(
             made, key=made_key, headers=headers, timestamp=timestamp, shard=shard, timeout_s=timeout_s
         )
@@ -64,7 +64,7 @@ class SerializingProducer:
         timestamp: datetime | int | None = None, shard: int | None = None,
     ) -> asyncio.Future[ProducerAck]:  # fmt: skip
         """See TopicProducer."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return self.producer.submit(made, key=made_key, headers=headers, timestamp=timestamp, shard=shard)
 
     def send_nowait(
@@ -72,14 +72,14 @@ class SerializingProducer:
         timestamp: datetime | int | None = None, shard: int | None = None,
     ) -> None:  # fmt: skip
         """See TopicProducer."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         self.producer.send_nowait(made, key=made_key, headers=headers, timestamp=timestamp, shard=shard)
 
     async def send_batch(
         self, records: Iterable[Any], *, shard: int | None = None, timeout_s: float | None = None
     ) -> list[ProducerAck]:
         """See TopicProducer: `records` are values, or AppendRecords of values and keys. All are made before one is sent."""
-        made = [self._make.record(record) for record in records]
+        made = [self.serializers.record(record) for record in records]
         return await self.producer.send_batch(made, shard=shard, timeout_s=timeout_s)
 
     async def flush(self, *, timeout_s: float | None = None) -> None:

@@ -134,12 +134,12 @@ class Tables:
         await self._topics.call(request, pb.DeleteTopicResponse, timeout_s=timeout_s)
 
     def table(self, name: str) -> Table:
-        """Return a table; see `Client.table`."""
+        """Return a table; see `Client.table`. For the package's own use."""
         parse_topic_name(name)
         return Table(name, self._find, self._explain)
 
     async def close(self) -> None:
-        """End what is under way in all tables. Idempotent."""
+        """End what is under way in all tables. Idempotent. For the package's own use."""
         for each in list(self._partitions.values()):
             await each.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 from rangelog._append.serializing import Serializers
 from rangelog._produce.waiters import ProducerAck
@@ -23,18 +23,14 @@ class SerializingTransaction(Transaction):
 
     def __init__(self, program: Program, serializers: Serializers) -> None:
         super().__init__(program)
-        self._make = serializers
-
-    async def __aenter__(self) -> Self:
-        await self.begin()
-        return self
+        self.serializers = serializers
 
     async def send(
         self, topic: str, value: Any, *, key: Any = None, headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None, shard: int | None = None,
     ) -> None:  # fmt: skip
         """See Transaction."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         await super().send(topic, made, key=made_key, headers=headers, timestamp=timestamp, shard=shard)
 
     async def submit(
@@ -42,7 +38,7 @@ class SerializingTransaction(Transaction):
         timestamp: datetime | int | None = None, shard: int | None = None,
     ) -> asyncio.Future[ProducerAck]:  # fmt: skip
         """See Transaction."""
-        made, made_key = self._make.value(value), self._make.key(key)
+        made, made_key = self.serializers.value(value), self.serializers.key(key)
         return await super().submit(topic, made, key=made_key, headers=headers, timestamp=timestamp, shard=shard)
 
 
@@ -62,13 +58,9 @@ class SerializingTransactional(Transactional):
         timeout_s: float,
     ) -> None:  # fmt: skip
         super().__init__(calls, make_producer, transactional_id, timeout_s=timeout_s)
-        self._make = serializers
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        self.serializers = serializers
 
     def transaction(self) -> SerializingTransaction:
         """See Transactional."""
         self.check_next()
-        return SerializingTransaction(self, self._make)
+        return SerializingTransaction(self, self.serializers)

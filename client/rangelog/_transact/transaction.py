@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES
 from rangelog._produce.producer import TopicProducer
@@ -117,7 +117,7 @@ class Transaction:
         """The number of the transaction, which rises with each one of its transactional id; 0 before `begin`."""
         return self._name.number
 
-    async def __aenter__(self) -> Transaction:
+    async def __aenter__(self) -> Self:
         await self.begin()
         return self
 
@@ -373,11 +373,11 @@ class Transaction:
 
     @property
     def stage(self) -> str:
-        """What the transaction is, in words. For the package's own use, as the next one."""
+        """What the transaction is, in words. For the package's own use."""
         return self._stage.value
 
     def abandon(self) -> None:
-        """Leave what is not decided to the coordinator."""
+        """Leave what is not decided to the coordinator. For the package's own use."""
         if self._stage is _Stage.OPEN:
             self._set(_Stage.ABORTED)
         elif self._program.current is self:

@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from rangelog._produce.producer import TopicProducer
 from rangelog._produce.wire import StageWire
@@ -70,7 +70,7 @@ class Transactional:
         self._producers: dict[str, TopicProducer] = {}
         self._opening = asyncio.Lock()
 
-    async def __aenter__(self) -> Transactional:
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 
@@ -104,7 +104,10 @@ class Transactional:
         await self.leave()
 
     async def leave(self) -> None:
-        """Close at once: what is open ends by its time-out, or with the next instance. Idempotent."""
+        """Close at once: what is open ends by its time-out, or with the next instance. Idempotent.
+
+        For the package's own use.
+        """
         if self.current is not None:
             self.current.abandon()
         await self.end()
@@ -126,7 +129,7 @@ class Transactional:
             raise PreconditionFailed(f"transaction {self.current.number} is {self.current.stage}: end it first")
 
     async def was_committed(self, number: int) -> bool:
-        """Return whether a transaction of an earlier instance was committed. For the package's own use, as the next one.
+        """Return whether a transaction of an earlier instance was committed. For the package's own use.
 
         After `open` that does not change any more. It is known until a later transaction is begun. Raises Unavailable,
         RequestTimeout.
@@ -134,7 +137,10 @@ class Transactional:
         return await self._state(number) in COMMITTED_STATES
 
     async def is_merged(self, number: int) -> bool:
-        """Return whether all records of a committed transaction are in their shards. Raises Unavailable, RequestTimeout."""
+        """Return whether all records of a committed transaction are in their shards. Raises Unavailable, RequestTimeout.
+
+        For the package's own use.
+        """
         return await self._state(number) == transaction_pb2.TRANSACTION_STATE_COMMITTED
 
     async def _state(self, number: int) -> transaction_pb2.TransactionState:
@@ -148,13 +154,13 @@ class Transactional:
     # ---- for the package's own use: see transaction.Program
 
     async def call(self, method: Callable[[Any], Callable[..., Awaitable[_T]]], request: object) -> _T:
-        """Call the coordinator; every request does the same if it is repeated."""
+        """Call the coordinator; every request does the same if it is repeated. For the package's own use."""
         return await self._calls.call(
             self._key, TransactionsStub, method, request, timeout_s=CALL_TIMEOUT_S, repeatable=True
         )
 
     async def producer(self, topic: str) -> TopicProducer:
-        """Return the producer of a topic in this epoch."""
+        """Return the producer of a topic in this epoch. For the package's own use."""
         producer = self._producers.get(topic)
         if producer is not None and not producer.closed:
             return producer
@@ -169,12 +175,12 @@ class Transactional:
             return producer
 
     async def flush(self) -> None:
-        """Return once all that was sent is staged. Raises the errors of `TopicProducer.flush`."""
+        """Return once all that was sent is staged. Errors as `TopicProducer.flush`. For the package's own use."""
         for producer in list(self._producers.values()):
             await producer.flush()
 
     async def renew(self) -> None:
-        """Begin a new epoch: what is open is aborted. The program is closed where that fails."""
+        """Begin a new epoch: what is open is aborted. Where that fails the program is closed. For the package's own use."""
         await self.end()
         self.wire = StageWire(self.transactional_id)  # no producer of an earlier epoch stages for a later transaction
         opening = pb.OpenTransactionSessionRequest(journal=self._key[1], transactional_id=self.transactional_id)
@@ -191,7 +197,7 @@ class Transactional:
         self.closed = False
 
     async def end(self) -> None:
-        """Close without a word to the coordinator."""
+        """Close without a word to the coordinator. For the package's own use."""
         self.closed = True
         producers, self._producers = self._producers, {}
         for producer in producers.values():

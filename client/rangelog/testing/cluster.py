@@ -15,8 +15,9 @@ from typing import Any
 from rangelog import sync
 from rangelog._append.writer import Writer
 from rangelog._client import Client
-from rangelog._loop_thread import LoopThread
+from rangelog._connecting import Connecting
 from rangelog._produce.producer import TopicProducer
+from rangelog._sync_bases import connected
 from rangelog.testing.brokers import HostedCluster, HostedConnections, HostedOwnerCalls, HostedPdClient, hosted_names
 from rangelog.testing.clock import FakeClock
 from rangelog.testing.connections import FakeConnections, FakePdClient, Switches
@@ -89,16 +90,7 @@ class FakeCluster:
 
     def sync_client(self) -> sync.Client:
         """Return a blocking client, in place of `rangelog.sync.connect(…)`. Use it with `with`, or close it."""
-        loop = LoopThread()
-
-        async def make() -> Client:
-            return self.client()
-
-        try:
-            return sync.Client(loop, loop.run(make()))
-        except BaseException:
-            loop.stop()
-            raise
+        return connected(sync.Client, Connecting(self.client))
 
     # ---- faults
 

@@ -60,9 +60,9 @@ def test_too_much_at_once_is_refused(client: sync.Client) -> None:
 
     async def pause(writer: sync.Writer, records: list[bytes]) -> None:
         for value in records:  # in one turn of the loop, so that nothing is acked meanwhile
-            writer._writer.append_nowait(value)
+            writer._of.append_nowait(value)
         with pytest.raises(Overloaded):
-            writer._writer.append_nowait(b"x")
+            writer._of.append_nowait(b"x")
 
     within(work)
 
@@ -193,8 +193,10 @@ def test_what_is_no_iterable_of_records(client: sync.Client, records: Any) -> No
     """Bytes would be appended as numbers."""
 
     def work() -> None:
-        with client.writer("s") as writer, pytest.raises(InvalidArgument, match="an iterable of values"):
-            writer.append_all(records)
+        with client.writer("s") as writer:
+            for call in (writer.append_all, writer.append_batch, lambda records: client.append("s", records)):
+                with pytest.raises(InvalidArgument, match="an iterable of values"):
+                    call(records)
 
     within(work)
 
