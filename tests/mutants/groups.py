@@ -9,6 +9,8 @@ _PLACES_TEST = "client/consume/test_group_places.py"
 _GONE_TEST = "client/consume/test_group_places_gone.py"
 
 GROUPS: tuple[Mutant, ...] = (
+    rare("group-begins-anywhere", "a group keeps positions in shards that never were", "rangelog_broker.groups.group_owner",
+         "                if unknown:\n", "                if False:\n", "broker/groups/test_groups_service.py"),
     rare("group-facts-of-the-dead", "members of a group get no shards: its broker was lost before it knew them",
          "rangelog_broker.groups.group_owner",
          "                if not map_version:  # the owner before was lost before it knew the topic's shards\n",
