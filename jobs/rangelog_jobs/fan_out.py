@@ -72,7 +72,7 @@ def watched(spark: SparkSession, console: Console, what: str) -> Iterator[None]:
         def look() -> None:
             while not ended.wait(_POLL_S):
                 jobs = [tracker.getJobInfo(each) for each in set(tracker.getJobIdsForGroup(None)) - known]
-                stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+                stages = dict.fromkeys(stage for job in jobs if job is not None for stage in job.stageIds)
                 infos = [info for info in map(tracker.getStageInfo, stages) if info is not None]
                 if infos:
                     show(sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos))

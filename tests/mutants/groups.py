@@ -9,6 +9,13 @@ _PLACES_TEST = "client/consume/test_group_places.py"
 _GONE_TEST = "client/consume/test_group_places_gone.py"
 
 GROUPS: tuple[Mutant, ...] = (
+    rare("group-balances-once", "a member that joins a large group gets a hundred shards, until something else changes",
+         "rangelog_broker.groups.group", "            promised.add(least, weight)\n        return False\n",
+         "            promised.add(least, weight)\n        return True\n", "broker/groups/test_group_releases.py"),
+    rare("group-goes-over-all", "a join of a large group costs twice as much", "rangelog_broker.groups.group",
+         "        changed = not self.is_settled\n", "        changed = True\n", "broker/groups/test_group_releases.py"),
+    rare("group-begins-anywhere", "a group keeps positions in shards that never were", "rangelog_broker.groups.group_owner",
+         "                if unknown:\n", "                if False:\n", "broker/groups/test_groups_service.py"),
     rare("group-facts-of-the-dead", "members of a group get no shards: its broker was lost before it knew them",
          "rangelog_broker.groups.group_owner",
          "                if not map_version:  # the owner before was lost before it knew the topic's shards\n",

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 from rangelog_core.batch import check_batch, split_batches
-from rangelog_core.errors import Corruption, StorageFull
+from rangelog_core.errors import Corruption, Overloaded
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.encryption import LogKeys, SegmentCipher
@@ -284,11 +284,11 @@ class VirtualWal(Wal):
         self._want_spare()
 
     def check_room(self, payload_bytes: int) -> None:
-        """See Wal; `refusing`: no room, once. A segment holds every frame, as each setting of the product sees to."""
+        """See Wal; `refusing`: no segment is ready, once. A segment holds every frame, as every setting sees to."""
         assert payload_bytes <= self.entry_bytes_max, f"a frame of {payload_bytes} bytes in segments of {SEGMENT_BYTES}"
         if self.refusing:
             self.refusing = False
-            raise StorageFull("no room in the log: the next segment is not ready yet")
+            raise Overloaded("the next segment of the log is not ready yet: try again")
         super().check_room(payload_bytes)
 
     def _do(self, job: Callable[[], None]) -> None:

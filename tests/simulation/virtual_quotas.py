@@ -15,7 +15,7 @@ from unittest import mock
 
 import rangelog
 from rangelog.protocol.appender import Appender
-from rangelog_core.errors import RangelogError, StorageFull
+from rangelog_core.errors import Overloaded, RangelogError
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.quotas import BYTES_PER_S_MIN
@@ -116,7 +116,7 @@ def keeps_to_quota(seed: int) -> Kept:
         original = Appender.refused
 
         def note(self: Appender, now_ms: float, index: int, replica: ReplicaId, error: RangelogError) -> None:
-            assert isinstance(error, StorageFull), error
+            assert isinstance(error, Overloaded), error
             refused.append(replica)
             original(self, now_ms, index, replica, error)
 

@@ -94,7 +94,7 @@ class VirtualServer:
             self.disk.io.kill()
 
     def refuse_append(self) -> bool:
-        """Have no room for the next append, and room again after it; return whether a process heard of it."""
+        """Have no segment ready for the next append, and one after it; return whether a process heard of it."""
         if self._wal is None or self.store is None:
             return False
         self._wal.refusing = True

@@ -427,7 +427,7 @@ async def keep(clients: Clients, name: str) -> None:
         clients.start(f"d-{name}-{number}", topics.produce(f"d{number}"))
     for number in range(PROGRAMS):
         clients.start(f"x-{name}-{number}", topics.transactions.run(f"x{number}"))
-    short = [f"n-{name}-{number}" for number in range(SHORT_PROGRAMS)]
+    short = [f"m-{name}-{number}" for number in range(SHORT_PROGRAMS)]
     for each in short:
         clients.start(each, run_programs(clients, f"{NAMESPACE}/{name}", each, topics.send))
     topics.trims.topic_id = topics.topic_id

@@ -81,6 +81,8 @@ class Group:
     """Raised with what members have, or are to report. Not part of the state."""
     passes_trimmed: bool = field(default=False, compare=False)
     """By the rules of an earlier level: what was trimmed of an ended shard counts as read, also behind a position."""
+    is_settled: bool = field(default=False, compare=False)
+    """Whether to hand out once more would change nothing, until something else changes. Not part of the state."""
 
     # ---- members
 
@@ -167,9 +169,15 @@ class Group:
         listed = {ShardKey(topic_id, each.shard_id): each for each in facts}
         self._check_count(listed)
         self.topics[topic_id] = map_version
+        changed = not self.is_settled
         for key, each in listed.items():
-            self.shards.setdefault(key, Shard()).facts = each
-        self._hand_out()
+            shard = self.shards.get(key)
+            if shard is None:
+                shard = self.shards[key] = Shard()
+            if shard.facts != each:
+                shard.facts, changed = each, True
+        if changed:
+            self._hand_out()
 
     def forget(self, topic_ids: Iterable[int]) -> None:
         """Read topics no more: their shards and positions are dropped."""
@@ -186,7 +194,7 @@ class Group:
         self._hand_out()
 
     def _check_count(self, more: Mapping[ShardKey, object]) -> None:
-        if len(self.shards.keys() | more.keys()) > SHARDS_MAX:
+        if len(self.shards) + sum(key not in self.shards for key in more) > SHARDS_MAX:
             raise Overloaded(f"the group's topics have more than {SHARDS_MAX} shards")
 
     def weigh(self, weights: Iterable[tuple[ShardKey, int]]) -> None:
@@ -337,7 +345,8 @@ class Group:
         for key, shard in self.shards.items():
             if shard.member and key not in among:
                 self._take(key)
-        if not self.members:
+        self.is_settled = not self.members
+        if self.is_settled:
             return
         loads = dict.fromkeys(sorted(self.members), 0)
         for key in readable:
@@ -357,10 +366,10 @@ class Group:
             shard.member, shard.since = least, self.generation
             loads[least] = load + shard.weight
             heapq.heapreplace(by_load, (loads[least], least))
-        self._ask_for_releases(readable, loads)
+        self.is_settled = self._ask_for_releases(readable, loads)
 
-    def _ask_for_releases(self, readable: list[ShardKey], loads: dict[str, int]) -> None:
-        """What is given up counts for nobody; it is handed out when it is released."""
+    def _ask_for_releases(self, readable: list[ShardKey], loads: dict[str, int]) -> bool:
+        """Return whether that is all to be asked for. What is given up counts for nobody; it is handed out when released."""
         kept: dict[str, list[tuple[int, ShardKey]]] = {name: [] for name in loads}
         promised = Loads(loads)
         for key in readable:
@@ -378,26 +387,28 @@ class Group:
                 held.sort()
             at = bisect_left(held, (promised[most] - promised[least],)) - 1
             if at < 0:
-                return
+                return True
             weight, key = held.pop(at)
             self.shards[key].release = True
             self.changes += 1
             promised.add(most, -weight)
             promised.add(least, weight)
+        return False
 
     def _readable(self) -> list[ShardKey]:
         """All shards that are not finished, and whose ancestors all are, in order. Predecessors have lower ids."""
         found: list[ShardKey] = []
         unfinished: set[ShardKey] = set()  # or behind one that is
-        for key, shard in sorted(self.shards.items()):
+        for key in sorted(self.shards):
+            shard = self.shards[key]
             facts = shard.facts
             if facts is None:
                 continue
             waits = any(ShardKey(key.topic_id, each) in unfinished for each in facts.predecessors)
-            if not waits and not self.finished(shard):
-                found.append(key)
             if waits or not self.finished(shard):
                 unfinished.add(key)
+                if not waits:
+                    found.append(key)
         return found
 
 

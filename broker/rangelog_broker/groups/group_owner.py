@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from rangelog_broker.groups.checkpoints import ShardKey
@@ -30,6 +30,7 @@ from rangelog_broker.shards.shard_facts import read_facts
 from rangelog_core.errors import (
     GroupNotFound,
     RangelogError,
+    ShardNotFound,
     TopicNotFound,
     Unavailable,
     WriterClosed,
@@ -261,6 +262,24 @@ class GroupOwner:
             _log.info("a silent member is not taken out yet: %s", error)
 
     # ---- facts of topics
+
+    async def check_starts(self, name: str, join: group_pb2.GroupJoin) -> None:
+        """Check that a member begins in shards that exist, of topics that are new to the group.
+
+        Raises ShardNotFound, Unavailable, RequestTimeout.
+        """
+        group = self.journal.machine.groups.get(name)
+        new = set(join.topic_ids).difference(group.topics if group is not None else ())
+        wanted: dict[int, set[int]] = {}
+        for each in join.starts:
+            if each.shard.topic_id in new:
+                wanted.setdefault(each.shard.topic_id, set()).add(each.shard.shard_id)
+        for topic_id, shard_ids in wanted.items():
+            with suppress(TopicNotFound):  # deleted since: the group forgets it as it reads its facts
+                facts = await read_facts(self._topics, topic_id, timeout_s=FACTS_TIMEOUT_S)
+                unknown = shard_ids.difference(each.shard_id for each in facts.shards)
+                if unknown:
+                    raise ShardNotFound(f"topic {topic_id} has no shard {min(unknown)}, which the start names")
 
     async def read_topics(self, name: str) -> None:
         """Read the facts of all topics of a group again. Returns after FACTS_WAIT_S; what lacks then follows."""

@@ -77,6 +77,7 @@ class GroupsService(GroupsServicer):
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Any) -> pb.JoinGroupResponse:
         """Take a member in, with the newest facts of the group's topics."""
         owner, name = self._owner(request.group), request.group
+        await owner.check_starts(name, request.join)
         joined = (await self._propose(request, group_pb2.GroupCommand(group=name, join=request.join))).joined
         await owner.read_topics(name)
         if owner.journal.machine.group(name).retains:  # and perhaps a topic that it did not read before

@@ -44,7 +44,7 @@ class AssignmentWatch:
         self._shards_of: dict[int, int] = {}  # assigned shards by topic
         self._to_begin: dict[int, None] = {}
         self._to_end: dict[int, None] = {}
-        self._stale: set[OwnedKey] = set()  # assigned before this session, and not listed in it yet
+        self._stale: dict[OwnedKey, None] = {}  # assigned before this session, and not listed in it yet
         self._begun = False
         self._nothing = asyncio.Event()
         self._nothing.set()
@@ -93,7 +93,7 @@ class AssignmentWatch:
     # ---- inside
 
     def _begin_anew(self) -> None:
-        self._stale = set(self.assigned)
+        self._stale = dict.fromkeys(self.assigned)
         self._to_begin = dict.fromkeys(self._shards_of)
         self._to_end.clear()
         self._begun = False
@@ -118,7 +118,7 @@ class AssignmentWatch:
         if row.broker != self._name or row.incarnation != self._incarnation:
             self._withdraw(key)
             return
-        self._stale.discard(key)
+        self._stale.pop(key, None)
         known = self.assigned.get(key)
         if known == row.owner_epoch:
             return

@@ -89,7 +89,7 @@ class TransactionOwner:
         self._ending: Counter[str] = Counter()  # ids, and how many commands that abort are under way
         self._undecided: dict[str, asyncio.Event] = {}  # ids whose latest commit waits, and somebody for it
         journal.machine.on_changed = self._changed
-        for transactional_id in {name for name, _ in journal.machine.unfinished()}:
+        for transactional_id in dict.fromkeys(name for name, _ in journal.machine.unfinished()):
             self.look(transactional_id)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ async def fence_range(
                 return
 
     addresses = {replica_id(each.server, each.incarnation): each.data_address for each in of.replicas}
-    pending = {asyncio.create_task(fence(replica, address)) for replica, address in addresses.items()}
+    pending: set[asyncio.Task[None]] = {asyncio.create_task(fence(*each)) for each in addresses.items()}
     missing = seal_quorum(len(addresses), of.acks)
     try:
         async with asyncio.timeout(timeout_s):

@@ -209,7 +209,7 @@ class Membership:
 
     async def _take(self, view: group_pb2.GroupView | None, token: int, begun_s: float) -> None:
         if view is not None:
-            for topic_id in {each.shard.topic_id for each in view.assigned}:
+            for topic_id in dict.fromkeys(each.shard.topic_id for each in view.assigned):
                 if topic_id not in self._names:
                     with suppress(TopicNotFound):  # deleted meanwhile: it is taken away soon
                         self._names[topic_id] = await self._shards.name_of(topic_id)

@@ -32,7 +32,7 @@ def rehearse(cert: str, key: str, ca: str, *, as_server: bool, flags: int = 0) -
     client.verify_mode = ssl.CERT_NONE
     shower, checker = (server, client) if as_server else (client, server)
     try:
-        for context in {shower, server}:  # a server shows one in any case
+        for context in dict.fromkeys((shower, server)):  # a server shows one in any case
             context.load_cert_chain(cert, key, password=no_password)
     except (OSError, ValueError) as error:
         raise ConfigInvalid(_why_not(error, cert, key)) from error

@@ -106,7 +106,7 @@ def _versions(told: Gathered) -> list[Diagnosis]:
     if len(versions) > 1:
         listed = "; ".join(f"{version}: {', '.join(sorted(names))}" for version, names in sorted(versions.items()))
         return [Diagnosis("versions", NOTE, "cluster", listed, "finish the upgrade: placement drivers first")]
-    levels = {each.feature_level for each in told.members.values() if not isinstance(each, str)}
+    levels = [each.feature_level for each in told.members.values() if not isinstance(each, str)]
     behind = [level for level in levels if level > told.described.cluster_version]
     if behind:
         detail = f"cluster version {told.described.cluster_version}, the programs have {max(behind)}"

@@ -104,7 +104,7 @@ def _leaving_bytes(state: State, view: ClusterView) -> dict[str, int]:
             continue
         found = state.ranges.find(key)
         members = {each.server for each in found.replicas} if found is not None else set()
-        for name in servers.keys() - members:
+        for name in [each for each in servers if each not in members]:
             heard = view.servers.get(name)
             report = heard.reports.get(key) if heard is not None else None
             leaving[name] = leaving.get(name, 0) + (report.size_bytes if report is not None else 0)

@@ -358,7 +358,7 @@ class Upkeep:
                 continue
             self.repairs.wake(key)
             self.moves.wake(key)
-            for other in {*(replica.server for replica in found.replicas), *self._view.strays.get(key, ())}:
+            for other in dict.fromkeys((*(each.server for each in found.replicas), *self._view.strays.get(key, ()))):
                 if other != name and other in self._view.servers:
                     self._view.servers[other].attention.wake(key)
             if key[0] in state.bounded:

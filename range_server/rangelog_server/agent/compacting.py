@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import structlog
 
-from rangelog_core.errors import RangelogError, StorageFull
+from rangelog_core.errors import Overloaded, RangelogError, StorageFull
 from rangelog_server.ranges.compaction import Compaction, CompactionStep, Part
 from rangelog_server.ranges.reading import read_batches
 from rangelog_server.ranges.store import Store
@@ -38,7 +38,7 @@ class Compacting:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                with suppress(StorageFull):
+                with suppress(StorageFull, Overloaded):
                     self._store.reclaim()
                 pause_s = BUSY_PAUSE_S if self._store.space.is_busy else IDLE_PAUSE_S
                 if self._compaction is not None:

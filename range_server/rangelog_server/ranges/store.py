@@ -151,7 +151,7 @@ class Store:
                payload: bytes) -> HostedReplica:  # fmt: skip
         """Append a frame's batches; `appender` gets an ack once they are durable. Returns the replica.
 
-        Raises the errors of Replica.append, StorageFull.
+        Raises the errors of Replica.append, and of Wal.check_room.
         """
         hosted = self.replicas.get((message.stream_id, message.range_index))
         self.wal.check_room(len(payload) + 1024 + self.wal.extra_bytes * len(batches))
@@ -366,7 +366,7 @@ class Store:
     def _note_health(self, hosted: HostedReplica) -> None:
         self.changed[hosted.key] = None
         if not hosted.dropped:
-            with suppress(StorageFull):  # a restart detects the same damage again
+            with suppress(StorageFull, Overloaded):  # a restart detects the same damage again
                 self.write_state(hosted)
 
     def turn_to_key(self) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from rangelog_core.errors import RangelogError, StorageFull
+from rangelog_core.errors import Overloaded, RangelogError, StorageFull
 from rangelog_core.limits import MIB
 from rangelog_server.wal.block_reader import BlockReader
 from rangelog_server.wal.blocks import BlockWriter
@@ -246,12 +246,15 @@ class Wal:
         return self._preparing and not self._spares and not self.problem
 
     def check_room(self, payload_bytes: int) -> None:
-        """Raise StorageFull if an append of that size must be refused."""
-        if self._spares or self._fits(payload_bytes, self._reserve_bytes):
-            return
+        """Raise if an append of that size must be refused: StorageFull, or Overloaded while the next segment is prepared."""
+        if not self._spares and not self._fits(payload_bytes, self._reserve_bytes):
+            self._need_spare()
+
+    def _need_spare(self) -> None:
         self._want_spare()
         if not self._spares:
-            raise StorageFull(f"no room in the log: {self.problem or 'the next segment is not ready yet'}")
+            full = StorageFull(f"no room in the log: {self.problem}")
+            raise full if self.problem else Overloaded("the log's next segment is not ready yet: try again")
 
     def _fits(self, payload_bytes: int, reserve_bytes: int) -> bool:
         return self._position + payload_bytes + 2 * ENTRY_HEADER_BYTES + reserve_bytes <= self._current.size_bytes
@@ -261,7 +264,7 @@ class Wal:
         """Assign an entry its place and return its sequence number; it is written with the next kick.
 
         `payload_crc`: for a payload of one batch that batch's checksum, otherwise none. `token` is passed to `on_flushed`
-        once the entry is durable. Raises StorageFull.
+        once the entry is durable. Raises as `check_room`.
         """
         size = len(payload) + self._tag_bytes
         if not self._gathering:
@@ -314,10 +317,7 @@ class Wal:
         self._flushed(entries)
 
     def _switch(self) -> None:
-        if not self._spares:
-            self._want_spare()
-        if not self._spares:
-            raise StorageFull(f"no room in the log: {self.problem or 'the next segment is not ready yet'}")
+        self._need_spare()
         old = self._current
         self._gathering.append((old, self._position, Kind.NEXT, 0, 0, 0, b"", None, None))
         self._full.append((old.sequence, self._position, bytes(old.rows), old.cipher))

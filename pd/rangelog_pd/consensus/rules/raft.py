@@ -242,9 +242,9 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         if journal.term_at(self.raftCommitIndex) != self.raftCurrentTerm:
             return False
         reached = {self._name, *self.peers.connected} & self._configuration.voters
-        able = [name for name in reached if self.levels.get(name, 0) >= FEATURE_LEVEL_LEADER_CHECKS]
+        able = sum(self.levels.get(name, 0) >= FEATURE_LEVEL_LEADER_CHECKS for name in reached)
         knows = self.feature_level >= FEATURE_LEVEL_LEADER_CHECKS
-        return knows and 2 * len(able) > len(self._configuration.voters)
+        return knows and 2 * able > len(self._configuration.voters)
 
     def _check_leadership(self) -> None:
         """Start the next round if it is due, and release the reads that are allowed."""

@@ -78,3 +78,30 @@ def test_what_is_asked_back(seed: int) -> None:
         assert plainly(group) == after
         for key in after:
             group.shards[key].release = True
+
+
+def test_a_listing_without_news_hands_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each join brings all shards again; only what is new, or left to be asked back, is a reason to go over them."""
+    group, handed = Group(), [0]
+    hand_out = Group._hand_out
+
+    def count(self: Group) -> None:
+        handed[0] += 1
+        hand_out(self)
+
+    monkeypatch.setattr(Group, "_hand_out", count)
+
+    def learn(shard_count: int, end_offset: int = 0) -> int:
+        before = handed[0]
+        facts = [group_pb2.GroupShardFacts(shard_id=each, end_offset=end_offset) for each in range(shard_count)]
+        group.learn(1, 1, facts)
+        return handed[0] - before
+
+    group.join("a", 60_000, [1], {}, 0)
+    shard_count = 5 * RELEASES_AT_ONCE
+    assert [learn(shard_count), learn(shard_count), learn(shard_count + 1), learn(shard_count + 1, 7)] == [1, 0, 1, 1]
+    group.join("b", 60_000, [1], {}, 0)
+    asked = [sum(shard.release for shard in group.shards.values())]
+    while learn(shard_count + 1, 7):
+        asked.append(sum(shard.release for shard in group.shards.values()))
+    assert asked == [RELEASES_AT_ONCE, 2 * RELEASES_AT_ONCE, (shard_count + 1) // 2]

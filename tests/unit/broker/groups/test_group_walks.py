@@ -6,6 +6,7 @@ after it was expired. Records are numbered per shard; each walk keeps who was gi
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -75,12 +76,13 @@ class Walk:
     def apply(self, **action: object) -> group_pb2.GroupResult:
         command = group_pb2.GroupCommand(group=GROUP, **action)  # type: ignore[arg-type]
         if self.draw.random() < 0.05:
-            copy = GroupCoordinator()
-            restored(copy, self.machine.snapshot())
-            assert list(copy.snapshot()) == list(self.machine.snapshot())
-            self.machine = copy
+            other = GroupCoordinator()
+            restored(other, self.machine.snapshot())
+            assert list(other.snapshot()) == list(self.machine.snapshot())
+            self.machine = other
         before = {key: shard.member for key, shard in self._group().items()}
         result = group_pb2.GroupResult.FromString(self.machine.apply(command.SerializeToString(), self.now_ms))
+        self._check_settled()
         for key, shard in self._group().items():
             if shard.member:
                 last = self.handed.get(key.shard_id, (0, ""))
@@ -95,6 +97,15 @@ class Walk:
                     if before.get(key) and before[key] != shard.member:
                         self.seen["taken from one member for another"] += 1
         return result
+
+    def _check_settled(self) -> None:
+        """To hand out again changes nothing where the group says so."""
+        group = self.machine.groups[GROUP]
+        if group.is_settled:
+            again = copy.deepcopy(group)
+            again._hand_out()
+            assert (again, again.changes) == (group, group.changes)
+            self.seen["settled"] += 1
 
     def _group(self) -> dict[ShardKey, object]:
         group = self.machine.groups.get(GROUP)
@@ -413,7 +424,7 @@ def test_walks(first: int) -> None:
         walk.run(200)
         seen += walk.seen
     assert set(seen) == {
-        "handed out", "split", "merge", "joined again", "a commit was refused", "released",
+        "settled", "handed out", "split", "merge", "joined again", "a commit was refused", "released",
         "reset", "reset to a checkpoint", "checkpoint", "a checkpoint is complete",
         "positions were staged", "positions were not staged", "a staged position was committed",
     } | ({"taken from one member for another"} & set(seen))  # fmt: skip

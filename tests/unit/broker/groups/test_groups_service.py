@@ -18,6 +18,7 @@ from rangelog_core.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     SessionExpired,
+    ShardNotFound,
     Unavailable,
 )
 from rangelog_core.net.owner_calls import journal_of
@@ -349,6 +350,31 @@ async def test_bad_input(caller: Caller) -> None:
     caller.session = 77
     with pytest.raises(SessionExpired):
         await caller.join("a")
+
+
+async def test_a_member_begins_in_shards_that_exist(cluster: GroupCluster, caller: Caller) -> None:
+    """Refused before anything is proposed; of a topic that the group reads, or that is gone, starts count for nothing."""
+    new = cluster.topics.create("default/new", 2)
+
+    async def join(member: str, topic_ids: list[int], *starts: tuple[int, int]) -> dict[tuple[int, int], int]:
+        shards = [group_pb2.GroupShard(topic_id=topic, shard_id=shard) for topic, shard in starts]
+        positions = [group_pb2.GroupPosition(shard=each, offset=7) for each in shards]
+        one = group_pb2.GroupJoin(member=member, session_ms=SESSION_MS, topic_ids=topic_ids, starts=positions)
+        request = pb.JoinGroupRequest(proposal=caller.proposal(), group=GROUP, join=one)
+        view = (await caller.broker.service.JoinGroup(request, None)).view
+        return {(each.shard.topic_id, each.shard.shard_id): each.offset for each in view.assigned}
+
+    old = caller.topic.topic_id
+    with pytest.raises(ShardNotFound, match="topic 1 has no shard 4, which the start names"):
+        await join("a", [old], (old, 3), (old, 4), (old, 9))
+    with pytest.raises(GroupNotFound):
+        await caller.describe()
+    assert await join("a", [old], (old, 3)) == {(old, 0): 0, (old, 1): 0, (old, 2): 0, (old, 3): 7}
+    with pytest.raises(ShardNotFound):
+        await join("a", [old, new.topic_id], (new.topic_id, 1), (new.topic_id, 2))
+    assert [each.topic_id for each in (await caller.describe()).topics] == [old]
+    found = await join("a", [old, new.topic_id, 77], (old, 9), (new.topic_id, 1), (77, 0))
+    assert found == {**dict.fromkeys([(old, 0), (old, 1), (old, 2), (2, 0)], 0), (old, 3): 7, (2, 1): 7}
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "_internal", "\x01" * 70_000, "x" * 300])

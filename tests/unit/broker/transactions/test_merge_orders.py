@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -261,3 +262,15 @@ async def test_a_joint_order_is_carried_out_as_far_as_it_can_be(monkeypatch: pyt
         await service.MergeTransaction(pb.MergeTransactionRequest(shard_id=1, more=[first]), None)
     with pytest.raises(InvalidArgument):
         await service.MergeTransaction(pb.MergeTransactionRequest(more=[first] * (ORDERS_MAX + 1)), None)
+
+
+async def test_a_new_owner_looks_at_its_transactions_in_the_order_of_the_journal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So timers and merges of two runs of one history are the same; a set of ids has another order in each process."""
+    looked: list[str] = []
+    monkeypatch.setattr(TransactionOwner, "look", lambda _, transactional_id: looked.append(transactional_id))
+    ids = [f"job{number}" for number in range(20)]
+    journal = cast(Any, SimpleNamespace(machine=SimpleNamespace(unfinished=lambda: [(each, None) for each in ids * 2])))
+    TransactionOwner(journal, cast(Any, None))
+    assert looked == ids

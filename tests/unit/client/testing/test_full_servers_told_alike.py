@@ -5,6 +5,7 @@ What is behind each is the servers' own code, in memory. With `test_siblings` of
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import StorageFull
+from rangelog.errors import Overloaded, RangelogError, StorageFull
 from rangelog.testing import FakeCluster
 from rangelog.testing.range_server import FakeRangeServer
 from rangelog.testing.session import FakeSession
@@ -26,14 +27,16 @@ class Disks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = False
+        self.error: RangelogError = StorageFull("no room in the log: No space left on device")
+        self.refused = 0
         take = FakeRangeServer.take
 
         def take_or_refuse(server: FakeRangeServer, session: FakeSession, frame: Frame) -> None:
             if not self.full or frame.opcode is not Opcode.APPEND:
                 return take(server, session, frame)
             message = data_pb2.Append.FromString(frame.message)
-            error = StorageFull("no room in the log: No space left on device")
-            return session.refuse(0, error, stream_id=message.stream_id, range_index=message.range_index)
+            self.refused += 1
+            return session.refuse(0, self.error, stream_id=message.stream_id, range_index=message.range_index)
 
         monkeypatch.setattr(FakeRangeServer, "take", take_or_refuse)
 
@@ -132,6 +135,17 @@ async def test_full_disks(acts: Acts, disks: Disks, way: str) -> None:
         return False
 
     await until(works)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_segments_that_are_not_ready_are_waited_for(acts: Acts, disks: Disks, way: str) -> None:
+    """Servers that only prepare their next segment tell of overload: the writer goes on to other ranges until one takes it."""
+    disks.error, disks.full = Overloaded("the next segment of the log is not ready yet: try again"), True
+    acting = asyncio.ensure_future(acts[way]())
+    await until(lambda: disks.refused > 3 or acting.done())
+    assert not acting.done(), acting
+    disks.full = False
+    await acting
 
 
 async def test_a_transaction_without_room_can_be_committed_later(cluster: FakeCluster, disks: Disks) -> None:

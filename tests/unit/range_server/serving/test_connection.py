@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -272,3 +273,20 @@ async def test_a_lookup_says_how_far_it_looked(plane: DataPlane, known_end_offse
         (frame,) = client.wire.frames()
         reply = data_pb2.LookupTimestampReply.FromString(frame.message)
         assert (reply.found, reply.confirm_offset, reply.readable_end_offset) == (found, 2, readable_end)
+
+
+async def test_an_append_without_a_segment_is_refused_as_overload(plane: DataPlane) -> None:
+    """Not as a full disk, of which programs are told at once. Nothing of it is kept: it is taken once there is a segment."""
+    client, wal, jobs = Client(plane).hello(), plane.store.wal, list[Callable[[], None]]()
+    client.append(0)
+    client.wire.frames()
+    with mock.patch.object(wal, "_do", jobs.append), mock.patch.object(wal, "_fits", return_value=False):
+        client.append(1)
+        (refusal,) = client.wire.frames()
+        assert refusal.opcode is Opcode.ERROR
+        assert data_pb2.Error.FromString(refusal.message).code == Overloaded.code
+        assert not client.wire.reading
+        jobs[0]()
+        client.append(1)
+        (reply,) = client.wire.frames()
+    assert data_pb2.AppendReply.FromString(reply.message).durable_offset == 2

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from rangelog_core.batch import batch_crc, check_batch
-from rangelog_core.errors import StorageFull
+from rangelog_core.errors import Overloaded, StorageFull
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal import files
 from rangelog_server.wal.committer import LogFailed
+from rangelog_server.wal.entry import Kind
 from rangelog_server.wal.files import SegmentFiles
 from rangelog_server.wal.log import Wal
 from tests.fakes.disk import FLUSH, WRITE
@@ -118,6 +121,41 @@ def test_full_disk_refuses_appends_and_serves_the_rest() -> None:
     again = open_store(disk)
     assert again.replicas[1, 0].core.durable_offset == base + 1
     assert again.replicas[2, 0].core.epoch == 5
+
+
+def test_a_segment_that_is_not_ready_is_no_full_disk() -> None:
+    """Appends are refused as overload while the next segment is prepared; as a full disk once it could not be."""
+    disk = LogDisk()
+    store = open_store(disk)
+    wal, jobs = store.wal, deque[Callable[[], None]]()
+    wal._do = jobs.append  # type: ignore[assignment, method-assign]
+    acks, base = Acks(), 0
+
+    def work() -> None:
+        while jobs:
+            jobs.popleft()()
+
+    for is_full in (False, True, False):
+        disk.free_bytes = 0 if is_full else 100 * SEGMENT_BYTES
+        with pytest.raises(Overloaded):
+            while True:
+                append(store, base, acks)
+                base += 1
+        assert wal.waits_for_segment and acks.durable_offset == base
+        with pytest.raises(Overloaded):
+            wal.submit(Kind.SERVER, 0, 0, bytes(wal.entry_bytes_max), b"")
+        work()
+        if is_full:
+            with pytest.raises(StorageFull, match="No space left"):
+                append(store, base, acks)
+            with pytest.raises(StorageFull, match="No space left"):
+                wal.submit(Kind.SERVER, 0, 0, bytes(wal.entry_bytes_max), b"")
+            disk.free_bytes = 100 * SEGMENT_BYTES
+            work()
+        append(store, base, acks)
+        base += 1
+        work()
+    assert acks.durable_offset == base
 
 
 def test_dropping_ranges_gives_space_back_on_a_full_disk() -> None:
