@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from tests.tidy.test_tidy import Function, functions, name_of, nodes_of, tracked, tree_of
 
-PLACES = ("core", "server_common", "client", "broker", "range_server", "pd")
+PLACES = ("core", "server_common", "tier", "client", "jobs", "broker", "range_server", "pd")
 ORDER_IS_LOST = {"sorted", "len", "any", "all", "min", "max", "sum", "set", "frozenset"}
 KEEPS_ORDER = {"list", "tuple", "deque", "iter", "enumerate", "zip", "map", "dict.fromkeys", "asyncio.gather"}
 SET = re.compile(r"(frozen)?set(?!\[(int|asyncio\.Task\[.*\])\])\b")
 PERMITTED = {
     ("client/rangelog/_loop_thread.py", "self._calls"): "blocked threads, which are all told the same",
-    ("client/rangelog/spark/jobs/fan_out.py", "set(tracker.getJobIdsForGroup(None)) - known"): "numbers of jobs",
-    ("client/rangelog/sync.py", "_open_clients"): "clients that end with their program",
+    ("jobs/rangelog_jobs/fan_out.py", "set(tracker.getJobIdsForGroup(None)) - known"): "numbers of jobs",
+    ("client/rangelog/_sync_bases.py", "_open_clients"): "clients that end with their program",
     (
         "pd/rangelog_pd/consensus/rules/member_changes.py",
         "set(self._SyncObj__raftMatchIndex) - wanted",

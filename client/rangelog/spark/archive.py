@@ -24,7 +24,7 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGES = ("pyspark_rangelog", "rangelog", "rangelog_core", "rangelog_proto")
+PACKAGES = ("pyspark_rangelog", "rangelog", "rangelog_core", "rangelog_jobs", "rangelog_proto", "rangelog_tier")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment of a zip file
 
 
