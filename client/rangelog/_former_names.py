@@ -19,13 +19,14 @@ class FormerName(MetaPathFinder, Loader):
     def __init__(self, former: str, name: str) -> None:
         self._prefix = former + "."
         self._name = name
-        sys.meta_path.append(self)
+        sys.meta_path.insert(0, self)  # a package below it has a path, by which others would load its modules again
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
         """Return a spec for a module below the former name, None for every other."""
-        return ModuleSpec(fullname, self) if fullname.startswith(self._prefix) else None
+        is_ours = fullname.startswith(self._prefix) and not fullname.endswith(".__main__")  # which is a file to run
+        return ModuleSpec(fullname, self) if is_ours else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module by its name of today."""
