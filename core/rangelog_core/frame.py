@@ -104,8 +104,8 @@ class FrameDecoder:
         self._need = HEADER_BYTES  # bytes of the frame at _start, as far as known
         self._small_count = 0  # times in a row that the buffer was emptied without a frame that needed its size
 
-    def get_buffer(self) -> memoryview:
-        """Return the buffer for the next bytes received; never empty."""
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Return the buffer for the next bytes received; never empty. See asyncio.BufferedProtocol."""
         view, start, end = self._view, self._start, self._end
         if start + self._need > len(view) or end == len(view):
             held = end - start

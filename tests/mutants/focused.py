@@ -6,6 +6,7 @@ from tests.mutants.audit import AUDIT
 from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
+from tests.mutants.frames import FRAMES
 from tests.mutants.groups import GROUPS
 from tests.mutants.harness import HARNESS
 from tests.mutants.inspection import INSPECTION
@@ -35,6 +36,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *RIGHTS,
     *TOKENS,
     *QUOTAS,
+    *FRAMES,
     *AUDIT,
     *MEMBERS,
     *TIER,

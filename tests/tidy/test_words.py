@@ -27,7 +27,6 @@ ATTRIBUTES_LEFT = {
     "broker/rangelog_broker/groups/group_owner.py::GroupOwner": 17,
     "broker/rangelog_broker/hosting/owned.py::OwnedShards": 19,
     "broker/rangelog_broker/journal/journal.py::Journal": 21,
-    "broker/rangelog_broker/serving/connection.py::ProducerConnection": 17,
     "broker/rangelog_broker/shards/shard.py::OwnedShard": 22,
     "broker/rangelog_broker/shards/transactional.py::ShardTransactions": 20,
     "client/rangelog/_append/runner.py::AppenderRunner": 27,
@@ -48,7 +47,6 @@ ATTRIBUTES_LEFT = {
     "pd/rangelog_pd/state/store.py::State": 34,
     "range_server/rangelog_server/agent/agent.py::Agent": 24,
     "range_server/rangelog_server/ranges/hosted_replica.py::HostedReplica": 18,
-    "range_server/rangelog_server/serving/connection.py::ClientConnection": 25,
     "range_server/rangelog_server/tier/upload.py::Uploader": 17,
     "range_server/rangelog_server/wal/log.py::Wal": 39,
 }

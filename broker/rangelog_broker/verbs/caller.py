@@ -56,11 +56,16 @@ class Caller:
         await self._rights.require(self._principal, [(verbs, kind, "", resource_id)])
 
     def close(self) -> None:
-        """Forget what waits."""
+        """Forget what waits, and the door's connection: in a circle it would keep its buffers until the collector comes by."""
         self._gate.close()
+        self.charge = _uncharged
 
     def _again(self, request: Request) -> None:
         try:
             request.run(self)
         except Exception as error:
             request.failed(error)
+
+
+def _uncharged(request_id: int, resource: tuple[int, int], size_bytes: int) -> None:
+    """Charge a request of a caller that is gone."""

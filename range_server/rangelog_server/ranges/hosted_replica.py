@@ -25,7 +25,10 @@ class Writing(Protocol):
 
     client: str
     """The name that it gave, for people."""
-    closed: bool
+
+    @property
+    def closed(self) -> bool:
+        """Whether its connection is closed."""
 
     def ask_confirm(self, hosted: HostedReplica) -> None:
         """Request the confirm offset from the writer."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ CALL_HOLD_S_MAX = 10.0
 CALLS_HELD_MAX = 1_000
 CALLS_OF_PRINCIPAL_HELD_MAX = 100
 """Above these limits further calls are answered with Overloaded, which clients repeat."""
+OWED_S_MAX = 1.0
+"""A client that appends while it owes more than this has not waited as told."""
 NAMES_MAX = 100_000
 NAMES_PER_CALL = 1_000
 KNOWN_MAX = 10_000
@@ -293,3 +295,29 @@ class QuotaMeter:
     def owed_us(self, buckets: RateBuckets) -> int:
         """Return what is owed now."""
         return owed_us(buckets, self._guard.now_us())
+
+
+class AppendMeter(QuotaMeter):
+    """The same, and what the appends that have no answer yet owe. The key of an append: by which its answer is known."""
+
+    def __init__(self, guard: QuotaGuard) -> None:
+        super().__init__(guard)
+        self.book = guard.book
+        self.charged: dict[Hashable, RateBuckets] = {}
+        """The appends whose answers are to say for how long to wait."""
+
+    def charge(self, key: Hashable, resource: Resource, size_bytes: int) -> float:
+        """Count an append; return by how many seconds its client owes more than if it had waited."""
+        buckets, before_us = self.take(Measure.APPEND, resource, size_bytes)
+        if not buckets:
+            return 0.0
+        self.charged[key] = buckets
+        return before_us / 1_000_000 - OWED_S_MAX
+
+    def answered_ms(self, key: Hashable) -> int:
+        """Return how long its client is to wait from now on, for the answer: the time that the append took is over."""
+        buckets = self.charged.pop(key, None)
+        owed_us = self.owed_us(buckets) if buckets else 0
+        if owed_us:
+            self._guard.counts.note(Measure.APPEND, owed_us)
+        return -(-owed_us // 1000)

@@ -270,7 +270,7 @@ async def test_a_batch_is_staged_by_whom_may_append_to_its_transaction(client: P
             raise RightMissing("client:w may not append to it")
         return resource[1] != "unknown"
 
-    client.connection._asks.passes = passes  # type: ignore[assignment, method-assign]
+    client.connection._gate.passes = passes  # type: ignore[assignment, method-assign]
     asking = [(4, "mine"), (3, "theirs"), (3, "unknown"), (5, "mine")]
     for request_id, (topic_id, name) in enumerate(asking, 2):
         message = data_pb2.Stage(topic_id=topic_id, transactional_id=name)
