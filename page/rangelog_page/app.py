@@ -20,12 +20,13 @@ from rangelog_core.errors import InternalError, InvalidArgument, RangelogError
 from rangelog_core.net.principals import Principal
 from rangelog_page.asking import Asking, require
 from rangelog_page.failures import Failure, failure_of
-from rangelog_page.guard import App, PageGuard
+from rangelog_page.guard import PageGuard
 from rangelog_page.page_query import PageQuery
 from rangelog_page.rendering import Rendering, with_query
 from rangelog_page.sections import SECTIONS, VIEWS, Section
 from rangelog_page.texts import shown
 from rangelog_page.viewer_rights import require_read
+from rangelog_server_common.http_guard import App
 from rangelog_server_common.http_server import PRINCIPAL
 
 NEXT_OFFSET = "next-offset"

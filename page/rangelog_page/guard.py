@@ -2,30 +2,26 @@
 
 What holds: only GET is served, so nothing is changed through the page; without TLS the Host header names this machine by an
 address or a configured name, so no foreign site can have its own name point here and read the page through somebody's browser
-(DNS rebinding); with a token, who does not present it learns nothing; no more requests than the limit run, none for longer
-than the limit; no answer can run scripts of others, be framed, be kept in a cache, or be read by other sites.
+(DNS rebinding); with a token, who does not present it learns nothing; no answer can run scripts of others, be framed, be
+kept in a cache, or be read by other sites. The rest is HttpGuard's.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from collections.abc import Callable, Collection
 
 from rangelog_core.errors import (
     InternalError,
     InvalidArgument,
-    Overloaded,
     RangelogError,
-    RequestTimeout,
-    RoleForbids,
 )
 from rangelog_core.net.principals import Port
 from rangelog_page.failures import Failure, failure_of
+from rangelog_server_common.http_guard import App, HttpGuard, Message, Receive, Send, refused_role
 from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
 from rangelog_server_common.tokens.admission import admit_caller
 from rangelog_server_common.tokens.verifier import TokenVerifier
@@ -50,16 +46,12 @@ SECURITY_HEADERS = (
 NO_STORE = (b"cache-control", b"no-store")
 SIGN_IN = (b"www-authenticate", b'Basic realm="rangelog", charset="UTF-8"')
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 Refuse = Callable[[Failure], bytes]
 
 _log = logging.getLogger("rangelog.page")
 
 
-class PageGuard:
+class PageGuard(HttpGuard):
     """An ASGI application around another one."""
 
     def __init__(
@@ -77,53 +69,29 @@ class PageGuard:
 
         `token`: the shared secret. `verifier`: of tokens, if they are accepted.
         """
-        self._app = app
+        super().__init__(app, requests_max=requests_max, request_timeout_s=request_timeout_s)
         self._refuse = refuse
         self._secret = token or None
         self._verifier = verifier
         self._hosts = hosts
-        self._requests_max = requests_max
-        self._request_timeout_s = request_timeout_s
-        self._running = 0
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request. Part of ASGI."""
-        if scope["type"] != "http":
-            return
-        started = False
-
-        async def start(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                message["headers"] = _with_security(list(message.get("headers", ())))
-            await send(message)
-
-        try:
-            await self._pass_on(scope, receive, start)
-        except Exception as error:
-            if not isinstance(error, RangelogError):
-                _log.exception("%s %s failed", scope["method"], scope["path"])
-            if not started:
-                await self._answer(error, start)
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         self._check(scope)
-        if self._running >= self._requests_max:
-            raise Overloaded(f"{self._requests_max} requests for the page are running: try again")
-        self._running += 1
-        try:
-            async with asyncio.timeout(self._request_timeout_s):
-                await self._app(scope, receive, send)
-        except TimeoutError:
-            raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
-        finally:
-            self._running -= 1
+        async with self._runs():
+            await self._app(scope, receive, send)
+
+    def _starts(self, message: Message) -> None:
+        message["headers"] = _with_security(list(message.get("headers", ())))
+
+    def _refused(self, error: Exception, scope: Message) -> App:
+        if not isinstance(error, RangelogError):
+            _log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+        return lambda _scope, _receive, send: self._answer(error, send)
 
     def _check(self, scope: Message) -> None:
         refused = scope.get("state", {}).get(REFUSAL)
         if refused is not None:
-            raise refused if isinstance(refused, RoleForbids) else RoleForbids(refused.message)
+            raise refused_role(refused)
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and not is_own_host(host, self._hosts):

@@ -16,9 +16,10 @@ from starlette.exceptions import HTTPException
 import rangelog
 from rangelog.errors import InternalError, InvalidArgument, RangelogError
 from rangelog_broker.rest.errors import error_response, shown
-from rangelog_broker.rest.guard import OPEN_PATH, App, Guard
+from rangelog_broker.rest.guard import OPEN_PATH, Guard
 from rangelog_broker.rest.openapi import description_of
 from rangelog_broker.rest.resources import brokers, groups, shards, streams, tables, topics, transactions
+from rangelog_server_common.http_guard import App
 
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 _ROUTERS = (streams, topics, shards, groups, transactions, tables, brokers)

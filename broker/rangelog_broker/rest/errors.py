@@ -102,15 +102,6 @@ class ErrorAnswer(BaseModel):
     outcome_unknown: bool = Field(description="Whether it may have been carried out all the same.", examples=[False])
 
 
-class Refusal(Exception):
-    """An error with a status of HTTP's own: of the request's form, not of what it asks for."""
-
-    def __init__(self, status: int, error: RangelogError) -> None:
-        super().__init__(error.message)
-        self.status = status
-        self.error = error
-
-
 def status_of(error: RangelogError) -> int:
     """Return the HTTP status of an error."""
     return next((status for kinds, status in _STATUSES if isinstance(error, kinds)), 500)

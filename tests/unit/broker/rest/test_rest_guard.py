@@ -133,7 +133,7 @@ async def test_bodies_that_are_held_back_close_nothing_to_others() -> None:
     assert not held[1][0].done()
     await held[1][0]
     assert (held[1][1][0]["status"], asyncio.get_running_loop().time()) == (408, began_s + 10.0)
-    assert not call.app._bodies
+    assert not call.app._bodies._limits
 
 
 @pytest.mark.parametrize("name", ["_topic-1-shard-0", "a%20b", "a%00b", "n" * 300, "%C3%A9"])

@@ -1,0 +1,173 @@
+"""What every request over HTTP passes before an application looks at it: the number and the time of requests, and their bodies.
+
+What holds: no more requests than the limit run at once, and none for longer than its limit; a body is never held beyond its
+limit, and of bodies that are held back there is a bounded number, of which the one that has waited longest goes. An error is
+answered once, in the form of the interface; one that is a defect is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from rangelog_core.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, RoleForbids
+
+DISCARD_TIMES = 16
+"""So many times the limit is read, and not kept, of a body that is too large."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Refusal(Exception):
+    """A request that is not passed on: its status, and the error that the answer shows."""
+
+    def __init__(self, status: int, error: RangelogError) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+
+
+class HttpGuard(ABC):
+    """An ASGI application around another one. A subclass says who asks, and how errors are answered."""
+
+    def __init__(self, app: App, *, requests_max: int, request_timeout_s: float) -> None:
+        self._app = app
+        self._requests_max = requests_max
+        self._request_timeout_s = request_timeout_s
+        self._running = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request. Part of ASGI."""
+        if scope["type"] != "http":
+            return
+        started = False
+
+        async def start(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                self._starts(message)
+            await send(message)
+
+        try:
+            await self._pass_on(scope, receive, start)
+        except Exception as error:
+            answer = self._refused(error, scope)
+            if not started:
+                await answer(scope, receive, start)
+
+    @abstractmethod
+    async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Check a request, and run the application within `running`. Raises what is answered."""
+
+    @abstractmethod
+    def _refused(self, error: Exception, scope: Message) -> App:
+        """Return the answer to a request that raised an error; log one that is a defect."""
+
+    def _starts(self, message: Message) -> None:
+        """An answer starts: a subclass may add headers."""
+        message.setdefault("headers", [])
+
+    @asynccontextmanager
+    async def _runs(self) -> AsyncGenerator[None, None]:
+        """Count a request that runs. Raises Overloaded, RequestTimeout."""
+        if self._running >= self._requests_max:
+            raise Overloaded(f"{self._requests_max} requests are running: try again")
+        self._running += 1
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                yield
+        except TimeoutError:
+            raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
+        finally:
+            self._running -= 1
+
+
+def refused_role(error: RangelogError) -> RoleForbids:
+    """Return the error of a connection that was refused by its certificate, for an answer."""
+    return error if isinstance(error, RoleForbids) else RoleForbids(error.message)
+
+
+class Bodies:
+    """The bodies that are being received by one interface."""
+
+    def __init__(self, *, bytes_max: int, timeout_s: float, count_max: int) -> None:
+        """`bytes_max`: of one. `count_max`: bodies that have not come wholly."""
+        self._bytes_max = bytes_max
+        self._timeout_s = timeout_s
+        self._count_max = count_max
+        self._limits: dict[asyncio.Timeout, None] = {}  # of those that are being received
+
+    async def read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """Return a body, whole. Raises Refusal: it is too large, late, or ends early."""
+        too_large = Refusal(413, InvalidArgument(f"the body is above the limit of {self._bytes_max} bytes"))
+        stated = headers.get(b"content-length", b"0")
+        if len(stated) > 20 or int(stated) > self._bytes_max:
+            if b"expect" not in headers:  # otherwise the client waits before it sends the body
+                await self._discard(receive)
+            raise too_large
+        body = bytearray()
+        try:
+            async with self._receiving():
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise Refusal(400, InvalidArgument("the body ended early"))
+                    body += message.get("body", b"")
+                    if len(body) > self._bytes_max:
+                        body.clear()
+                        if message.get("more_body", False):
+                            await self._discard(receive)
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            late = RequestTimeout(f"the body did not arrive within {self._timeout_s:g} s", outcome_unknown=False)
+            raise Refusal(408, late) from None
+
+    @asynccontextmanager
+    async def _receiving(self) -> AsyncGenerator[None, None]:
+        """Raise TimeoutError where a body does not come in time, or has waited longest of too many."""
+        async with asyncio.timeout(self._timeout_s) as limit:
+            self._limits[limit] = None
+            if len(self._limits) > self._count_max:
+                longest = next(iter(self._limits))
+                del self._limits[longest]
+                if not longest.expired():
+                    longest.reschedule(asyncio.get_running_loop().time())
+            try:
+                yield
+            finally:
+                self._limits.pop(limit, None)
+
+    async def _discard(self, receive: Receive) -> None:
+        """Read on for a while: a client that still sends would find the connection broken in place of its answer."""
+        left = DISCARD_TIMES * self._bytes_max
+        with suppress(TimeoutError):
+            async with self._receiving():
+                while left > 0:
+                    message = await receive()
+                    if message["type"] != "http.request" or not message.get("more_body", False):
+                        return
+                    left -= len(message.get("body", b""))
+
+
+class Replay:
+    """Gives the body that was received already, then what comes after it."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        """Return the next message. Part of ASGI."""
+        body, self._body = self._body, None
+        if body is None:
+            return await self._receive()
+        return {"type": "http.request", "body": body, "more_body": False}
