@@ -206,7 +206,7 @@ async def _serve(data: bytes, shards: _Shards, wire: Wire) -> bool:
     connection.connection_made(wire)
     feed(connection, data)
     shards.confirm()
-    while port.questions:
+    while port.batches._tasks:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     asked = connection.asked

@@ -172,6 +172,21 @@ def test_brokers_with_what_they_own(pdctl: Pdctl) -> None:
     eventually(lambda: counts() == (current, 16), f"{counts()} are counted, not {current}", 20)
 
 
+def test_a_shard_moves_to_a_broker_by_name(pdctl: Pdctl) -> None:
+    """Records go on in it, and both brokers name their doors."""
+    pdctl.ok("topic", "create", "moved")
+    names = sorted(each["name"] for each in pdctl.json("broker", "list") if each["state"] == "alive")
+    assert all(each["doors"]["rest"] for each in pdctl.json("broker", "list") if each["state"] == "alive")
+    for name in (*names, names[0]):
+        pdctl.ok("topic", "produce", "moved", name, "--key", "k")
+        moved = pdctl.json("shard", "move", "moved", "0", name)
+        assert (moved["shard_id"], moved["owner"]["broker"], moved["owner"]["alive"]) == (0, name, True)
+    pdctl.ok("topic", "produce", "moved", "last", "--key", "k")
+    assert pdctl.json("topic", "cut", "moved")["offsets"] == {"0": len(names) + 2}
+    assert "is not alive" in pdctl.fails(5, "shard", "move", "moved", "0", "nobody")
+    pdctl.fails(3, "shard", "move", "moved", "7", names[0])
+
+
 def test_what_cannot_be_done_says_so(pdctl: Pdctl) -> None:
     """Unknown topics, groups, shards and tables are 3, the other kind of topic 5: each one line."""
     pdctl.ok("topic", "create", "there")

@@ -57,4 +57,8 @@ UPGRADES: tuple[Mutant, ...] = (
          "        request.ClearField(\"endpoints\")\n", "", "pd/handlers/test_pd_broker_calls.py"),
     rare("door-stays-open", "clients connect to a broker that is about to end, and are cut off", "rangelog_broker.runtime",
          "        for close in closings:\n            close()\n", "        closings\n", "broker/test_doors.py"),
+    rare("shard-moves-to-the-dead", "a shard is assigned to a broker that is lost", "rangelog_pd.handlers.brokers",
+         "        if broker is None or broker.lost:\n", "        if broker is None:\n", "pd/handlers/test_pd_broker_calls.py"),
+    rare("shard-move-overtaken-unseen", "an operator is told of a move that did not happen", "rangelog_pd.handlers.brokers",
+         "    if now is None or now.broker != broker.name:\n", "    if now is None:\n", "pd/handlers/test_pd_broker_calls.py"),
 )  # fmt: skip

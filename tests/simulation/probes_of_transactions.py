@@ -30,6 +30,7 @@ CORNER_CASES = (
     "a shard was claimed late, while its former owner went on",
     "a shard was split between two batches of a transaction",
     "a broker learned late that a shard is another one's",
+    "an operator moved a shard",
     "a broker was cut off from all but other brokers",
     "an owner that may be deposed was asked to merge what it does not have",
     "a program died inside its last transaction",

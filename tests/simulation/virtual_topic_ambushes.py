@@ -18,6 +18,7 @@ from tests.simulation.virtual_time import WORLD, Process, here
 if TYPE_CHECKING:
     from rangelog import Transactional
     from rangelog_broker.shards.shard import OwnedShard
+    from rangelog_core.net.pd_client import PdClient
     from tests.simulation.virtual_topics import Topics
 
 SHARES = {
@@ -30,6 +31,7 @@ SHARES = {
     "isolated": 0.8,
     "positions": 0.15,
     "last": 1.0,
+    "moved": 0.5,
 }
 """How often each moment is taken, where it is taken at all."""
 STRIKES_EVERY_S = 2.0
@@ -41,6 +43,7 @@ TRANSACTION_S = 4.0
 KNOWN_SHARDS_MAX = 3
 DROPPED_S = 60.0
 ORDER_S_MAX = 2.0
+MOVE_S = 5.0
 LATE_AT_SEAL = 0.5
 
 ShardKey = tuple[int, int]
@@ -164,16 +167,35 @@ class TopicAmbushes:
                 loop.call_in(process, 0.0, shard._start_snapshot)
 
     async def hand_over(self) -> None:
-        """Have brokers leave that hear late that they have nothing left: they go on until they are fenced."""
+        """Have brokers leave that hear late that they have nothing left: they go on until they are fenced.
+
+        Between them an operator moves shards to brokers that are named.
+        """
         clients = self.clients
+        calls = (await clients.client()).metadata.pd
         while not clients.stopping:
             await asyncio.sleep(self._draw.expovariate(1 / STRIKES_EVERY_S))
             brokers = self.topics.brokers.values()
             up = [each for each in brokers if each.up and not each.life.paused and not each.is_spared]
+            if up and self.takes("moved"):
+                await self._move(calls, self._draw.choice(up).name)
             if len(up) > 1 and self.takes("hand-over"):
                 broker = self._draw.choice(up)
                 self._leaving[broker.name] = clients.loop.now + LATE_S
                 broker.stop()
+
+    async def _move(self, calls: PdClient, broker: str) -> None:
+        shards = [each.key for each in self.topics.open_shards() if each.key[0] == self.topics.topic_id]
+        if not shards:
+            return
+        topic_id, shard_id = self._draw.choice(shards)
+        request = broker_pb2.MoveShardRequest(
+            request_id=f"move-{self._draw.getrandbits(64):x}", topic_id=topic_id, shard_id=shard_id, broker=broker
+        )
+        with suppress(RangelogError):
+            moved = await calls.call(request, broker_pb2.MoveShardResponse, timeout_s=MOVE_S)
+            if moved.assignment.broker == broker:
+                self.clients.cluster.note("an operator moved a shard")
 
     async def depose(self) -> None:
         """Cut owners of shards off from all but other brokers, all the while: they do not learn that they are deposed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,45 @@ def merge(
         return sorted(shard_ids), [KeyRange(covered[0][0].low, covered[-1][0].high)]
 
     _scale(session, name, plan, None if no_wait else wait_ms / 1000, output)
+
+
+@shard.command()
+@topic_argument
+@click.argument("shard_id", type=SHARD, metavar="SHARD")
+@click.argument("broker", metavar="BROKER")
+@output_option
+@session_of
+def move(session: Session, name: TopicName, shard_id: int, broker: str, output: str) -> None:
+    """Give a shard, or a table's partition, to another broker: its owner hands it over, and producers follow.
+
+    Where brokers bear unequal loads the placement driver moves shards by itself, perhaps this one as well.
+
+    \b
+    Examples:
+      pdctl shard move flights 0 broker2
+    """
+    found = session.with_pd(lambda pd: _move(pd, name, shard_id, broker, session.timeout_s))
+    if output == "table":
+        click.echo(f"shard {shard_id} of {name} is assigned to {broker}: see `pdctl shard list {name}`")
+    else:
+        emit_data(found, output)
+
+
+async def _move(pd: PdClient, name: TopicName, shard_id: int, broker: str, timeout_s: float) -> dict[str, Any]:
+    from pdctl.topics.calls import all_brokers, list_shards, reference
+    from pdctl.topics.views import owner_view
+    from rangelog_proto.v1 import broker_pb2
+
+    topic = (await list_shards(pd, reference(name), timeout_s)).topic
+    request = broker_pb2.MoveShardRequest(
+        request_id=uuid.uuid4().hex, topic_id=topic.topic_id, shard_id=shard_id, broker=broker
+    )
+    moved = await pd.call(request, broker_pb2.MoveShardResponse, timeout_s=timeout_s)
+    return {
+        "topic": str(name),
+        "shard_id": shard_id,
+        "owner": owner_view(moved.assignment, await all_brokers(pd, timeout_s)),
+    }
 
 
 def _key_range(name: TopicName, listed: Listing, shard_id: int) -> KeyRange:

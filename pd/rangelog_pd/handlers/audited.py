@@ -35,6 +35,11 @@ def of_topic(request: Any) -> str:
     return f"topic {topic.namespace}/{topic.name}" if topic.name else f"topic id {topic.topic_id}"
 
 
+def of_shard(request: Any) -> str:
+    """Of a shard, by the ids."""
+    return f"shard {request.shard_id} of topic id {request.topic_id}"
+
+
 def of_stream(request: Any) -> str:
     """Of a stream, by name or id."""
     name = getattr(request, "name", "")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed, ShardNotFound
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
-from rangelog_core.net.principals import USERS
+from rangelog_core.net.principals import ADMINS, USERS
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import needs
+from rangelog_pd.handlers import audited, needs
 from rangelog_pd.handlers.call import BROKERS, Call
 from rangelog_pd.state.owner_tables import JOURNAL_KEYS
 from rangelog_pd.state.versions import LEVEL_BROKERS
@@ -126,10 +126,47 @@ async def find_owners(driver: Driver, request: pb.FindOwnersRequest) -> pb.FindO
     return response
 
 
+async def move_shard(driver: Driver, request: pb.MoveShardRequest) -> pb.MoveShardResponse:
+    """Assign a shard to a broker; its owner hands it over. Nothing changes where the broker has it already.
+
+    Raises ShardNotFound (there is no such current shard), PreconditionFailed (the broker is not alive; another assignment was
+    made meanwhile).
+    """
+    key = (request.topic_id, request.shard_id)
+    await driver.barrier()
+    with driver.state() as state:
+        broker = state.owners.brokers.find(request.broker)
+        if not request.topic_id or not state.owners.can_be_owned(key):
+            raise ShardNotFound(
+                f"topic {request.topic_id} has no current shard {request.shard_id}: see `pdctl shard list`"
+            )
+        if broker is None or broker.lost:
+            raise PreconditionFailed(f"broker {request.broker[:100]!r} is not alive: see `pdctl broker list`")
+        known = state.owners.assignments.find(key)
+    if known is not None and (known.broker, known.incarnation) == (broker.name, broker.incarnation):
+        return pb.MoveShardResponse(assignment=known)
+    wanted = pb.Assignment(
+        topic_id=request.topic_id,
+        shard_id=request.shard_id,
+        broker=broker.name,
+        incarnation=broker.incarnation,
+        owner_epoch=known.owner_epoch if known is not None else 0,
+    )
+    assign = pd_state_pb2.AssignShards(assignments=[wanted])
+    response = await driver.propose_request(pb.MoveShardResponse, request.request_id, assign_shards=assign)
+    with driver.state() as state:
+        now = state.owners.assignments.find(key)
+    if now is None or now.broker != broker.name:
+        raise PreconditionFailed(f"shard {request.shard_id} was assigned otherwise meanwhile: look again, and repeat")
+    response.assignment.CopyFrom(now)
+    return response
+
+
 CALLS = (
     Call("RegisterBroker", register_broker, BROKERS, caller_field="name"),
     Call("BrokerHeartbeat", broker_heartbeat, BROKERS, caller_field="name"),
     Call("ReportBrokerLost", report_broker_lost, USERS, needs=needs.nothing),
     Call("ListBrokers", list_brokers, USERS, needs=needs.nothing),
     Call("FindOwners", find_owners, USERS, needs=needs.nothing, hidden_by_restore=True),
+    Call("MoveShard", move_shard, ADMINS, audit=audited.of_shard),
 )

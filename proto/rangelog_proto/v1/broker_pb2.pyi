@@ -217,3 +217,21 @@ class FindOwnersResponse(_message.Message):
     ended: _containers.RepeatedCompositeFieldContainer[OwnedShard]
     missing: _containers.RepeatedCompositeFieldContainer[OwnedShard]
     def __init__(self, assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[OwnedShard, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[OwnedShard, _Mapping]]] = ...) -> None: ...
+
+class MoveShardRequest(_message.Message):
+    __slots__ = ("request_id", "topic_id", "shard_id", "broker")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic_id: int
+    shard_id: int
+    broker: str
+    def __init__(self, request_id: _Optional[str] = ..., topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., broker: _Optional[str] = ...) -> None: ...
+
+class MoveShardResponse(_message.Message):
+    __slots__ = ("assignment",)
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    assignment: Assignment
+    def __init__(self, assignment: _Optional[_Union[Assignment, _Mapping]] = ...) -> None: ...

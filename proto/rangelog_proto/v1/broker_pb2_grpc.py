@@ -59,6 +59,11 @@ class BrokersStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersResponse.FromString,
                 _registered_method=True)
+        self.MoveShard = channel.unary_unary(
+                '/rangelog.v1.Brokers/MoveShard',
+                request_serializer=rangelog__proto_dot_v1_dot_broker__pb2.MoveShardRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.MoveShardResponse.FromString,
+                _registered_method=True)
 
 
 class BrokersServicer(object):
@@ -94,6 +99,12 @@ class BrokersServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MoveShard(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -121,6 +132,11 @@ def add_BrokersServicer_to_server(servicer, server):
                     servicer.FindOwners,
                     request_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersResponse.SerializeToString,
+            ),
+            'MoveShard': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveShard,
+                    request_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.MoveShardRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_broker__pb2.MoveShardResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -258,6 +274,33 @@ class Brokers(object):
             '/rangelog.v1.Brokers/FindOwners',
             rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveShard(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.Brokers/MoveShard',
+            rangelog__proto_dot_v1_dot_broker__pb2.MoveShardRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_broker__pb2.MoveShardResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -330,6 +330,7 @@ def test_brokers_and_what_they_own(run: PdctlOverGrpc, topics: InProcessPd) -> N
         "version": "",
         "shards": 0,
         "journals": 16,
+        "doors": {},
     }
     run.json("topic", "create", "t", "--shards", "3")
     topics.reconcile()

@@ -21,7 +21,7 @@ from tests.support.lost_clusters import LostCluster
 from tests.support.made_batches import make_batches
 from tests.unit.tier.restore.test_restore_reading import put_snapshot
 
-PAGE = Path(__file__).parents[4] / "docs" / "encryption.md"
+PAGE = Path(__file__).parents[3] / "docs" / "encryption.md"
 STREAM = common_pb2.Stream(stream_id=1, name="s")
 
 

@@ -24,7 +24,7 @@ from rangelog_tier.parquet import write_object
 
 KEY = "streams/7/ranges/3/object.parquet"
 GOLDEN: dict[str, dict[str, Any]] = json.loads(
-    (Path(__file__).resolve().parents[2] / "golden" / "objects.json").read_text()
+    (Path(__file__).resolve().parents[1] / "golden" / "objects.json").read_text()
 )
 EXTENSIONS: tuple[dict[int, bytes], ...] = (
     {},

@@ -22,7 +22,7 @@ from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.transactions.kind import TRANSACTIONS
 from rangelog_broker.watermarks.kind import WATERMARKS
 from rangelog_core.batch_extension import Producer
-from rangelog_proto.v1 import topic_pb2
+from rangelog_proto.v1 import broker_pb2, topic_pb2
 from tests.support.memory_broker import MemoryBroker
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 from tests.support.waiting import until
@@ -52,6 +52,24 @@ async def test_a_dead_brokers_shards_are_open_elsewhere(cluster: OwnerCluster) -
     for shard_id in range(4):
         owner = await second.opened(topic_id, shard_id)
         assert await replies.produce(owner, Producer(7, 0, 0)) == 0
+    await second.end()
+
+
+async def test_a_shard_moves_to_the_broker_that_is_named(cluster: OwnerCluster) -> None:
+    """Its owner hands it over; what was acked there is answered here; repeated, the call changes nothing."""
+    first, second = [await MemoryBroker(cluster, name).start() for name in "ab"]
+    replies = Replies()
+    topic_id = await cluster.create_topic(shards=1)
+    await cluster.assign(topic_id, 0, "a")
+    assert await replies.produce(await first.opened(topic_id, 0), Producer(7, 0, 0)) == 0
+    request = broker_pb2.MoveShardRequest(request_id="m1", topic_id=topic_id, broker="b")
+    moved = (await cluster.call("MoveShard", request)).assignment
+    assert moved.broker == "b"
+    owner = await second.opened(topic_id, 0)
+    assert await replies.produce(owner, Producer(7, 0, 0)) == 0
+    assert await replies.produce(owner, Producer(7, 0, 1)) == 1
+    assert (await cluster.call("MoveShard", request)).assignment == moved
+    await first.end()
     await second.end()
 
 

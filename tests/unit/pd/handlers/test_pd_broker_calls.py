@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed, ShardNotFound
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.handlers import brokers, ranges, topics, watch
 from rangelog_pd.handlers import cluster as cluster_calls
@@ -96,6 +96,48 @@ async def test_the_first_broker_owns_all_at_once(cluster: Any) -> None:
     counts = {each.broker: each.shards + each.journals for each in listed.owned}
     assert counts == {name: owned(cluster, name) for name in ("b1", "b2")}
     assert sum(each.journals for each in listed.owned) == 16
+
+
+async def test_a_shard_moves_only_to_a_broker_that_is_alive(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused: a shard that is not there, a journal, a broker that is not alive, and where another change was faster."""
+    for name in ("b1", "b2"):
+        await register(cluster, name)
+    owners = cluster.machine.state.owners
+    [key] = [each for each in owners.owned["b1"] if each[0]][:1]
+
+    async def move(broker: str, topic_id: int = key[0], shard_id: int = key[1]) -> pb.MoveShardResponse:
+        request = pb.MoveShardRequest(
+            request_id=f"r{next(numbers)}", topic_id=topic_id, shard_id=shard_id, broker=broker
+        )
+        return await brokers.move_shard(cluster.driver, request)
+
+    before = owners.assignments[key].owner_epoch
+    assert (await move("b2")).assignment.owner_epoch == before + 1 and key in owners.owned["b2"]
+    assert (await move("b2")).assignment.owner_epoch == before + 1, "it is there already"
+    for topic_id, shard_id in ((key[0], 99), (99, 0), (0, 3)):
+        with pytest.raises(ShardNotFound):
+            await move("b1", topic_id, shard_id)
+    with pytest.raises(PreconditionFailed, match="broker 'b9' is not alive"):
+        await move("b9")
+    row = pb.Broker()
+    row.CopyFrom(owners.brokers["b1"])
+    row.lost = True
+    owners.brokers.put("b1", row)
+    with pytest.raises(PreconditionFailed, match="broker 'b1' is not alive"):
+        await move("b1")
+    row.lost = False
+    owners.brokers.put("b1", row)
+    propose = cluster.driver.propose_request
+
+    async def overtaken(*args: Any, **more: Any) -> Any:
+        owners.assignments.put(
+            key, pb.Assignment(topic_id=key[0], shard_id=key[1], broker="b2", incarnation=1, owner_epoch=77)
+        )
+        return await propose(*args, **more)
+
+    monkeypatch.setattr(cluster.driver, "propose_request", overtaken)
+    with pytest.raises(PreconditionFailed, match="assigned otherwise meanwhile"):
+        await move("b1")
 
 
 async def test_a_broker_registers_once_more_to_tell_its_level(cluster: Any) -> None:
