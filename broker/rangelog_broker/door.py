@@ -2,7 +2,7 @@
 
 What holds: a broker has the doors that its settings name; each is an entry point of the group `rangelog.doors`, so that it may
 come from another distribution. One that is not there, or whose settings are wrong, ends the start with one line. A door is
-opened before the broker registers, takes nobody new while the broker hands over, and is closed before its journals.
+opened before the broker registers, takes no new client while the broker hands over, and is closed before its journals.
 """
 
 from __future__ import annotations

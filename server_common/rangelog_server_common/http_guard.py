@@ -1,4 +1,4 @@
-"""What every request over HTTP passes before an application looks at it: the number and the time of requests, and their bodies.
+"""The checks of every request over HTTP before an application looks at it: number and time of requests, and their bodies.
 
 What holds: no more requests than the limit run at once, and none for longer than its limit; a body is never held beyond its
 limit, and of bodies that are held back there is a bounded number, of which the one that has waited longest goes. An error is

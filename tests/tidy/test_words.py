@@ -16,9 +16,9 @@ SENTENCES_LEFT = {
     r"\banew\b": 55,
     r"^Have ": 0,
     r"\bwhoever\b": 38,
-    r"\bnobody\b": 79,
+    r"\bnobody\b": 76,
     r"\bcomes? to\b": 11,
-    r"^What (?!holds:)": 287,
+    r"^What (?!holds:)": 282,
 }
 """How many sentences of docstrings have each construction, which hides the noun. Whoever mends one lowers the number."""
 

@@ -1,4 +1,4 @@
-"""What every request passes first: certificate, token, origin, rights and quotas, beside the rules of HttpGuard.
+"""The checks of every request: certificate, token, origin, rights and quotas, beside the rules of HttpGuard.
 
 What holds: a request runs once its body is there. A web page cannot use the interface through somebody's browser: browsers name
 the page's origin, which is refused.

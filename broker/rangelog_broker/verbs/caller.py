@@ -1,7 +1,7 @@
 """Who asks through a door: a client, what it may do, and what it owes to quotas.
 
 What holds: a verb asks its caller before it does anything; where a grant is not known yet the request waits, and those behind
-it for the same resource wait with it. What waits is bounded, and forgotten with the caller.
+it for the same resource wait with it. The waiting requests are bounded, and forgotten with the caller.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Caller:
         self._gate: FrameGate[Request] = FrameGate(rights, self._again)
 
     def admitted(self, principal: Principal | None) -> None:
-        """Note who it is; None: nobody knows, on a port without TLS."""
+        """Note who it is; None: not known, on a port without TLS."""
         self._principal = principal
         self._gate.admitted(principal)
 

@@ -55,10 +55,10 @@ def admit_caller(
 
 
 class Gate(Protocol):
-    """What checks the rights of a connection's client."""
+    """Checks the rights of a connection's client."""
 
     def admitted(self, principal: Principal | None) -> None:
-        """Note who it is; None: nobody knows, on a port without TLS."""
+        """Note who it is; None: not known, on a port without TLS."""
 
 
 class ConnectionCaller:
