@@ -19,13 +19,13 @@ class Commands(click.Group):
         return sorted({*super().list_commands(ctx), *(each.name for each in entry_points(group=_GROUP))})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None for an unknown name. Raises UsageError: its distribution is not installed."""
+        """Return a command, None for an unknown name. Raises ClickException: its distribution is not installed."""
         if (own := super().get_command(ctx, cmd_name)) is not None:
             return own
         if found := tuple(entry_points(group=_GROUP, name=cmd_name)):
             return _load(found[0])
         if cmd_name in _WORKBENCH:
-            raise click.UsageError(f"{cmd_name} is in another package: pip install rangelog-workbench")
+            raise click.ClickException(f"{cmd_name} is in another package: pip install rangelog-workbench")
         return None
 
 

@@ -31,7 +31,7 @@ def cli() -> None:
 
     \b
     Try it:
-      rangelog demo                     all parts on real data, in a few minutes
+      rangelog demo                     all parts on real data, in a few minutes; of rangelog-workbench
       rangelog local                    a cluster on this machine; then, elsewhere: pdctl cluster status
     """
 

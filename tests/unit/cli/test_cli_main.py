@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from rangelog_cli import main
+from rangelog_cli import installed_commands, main
 from rangelog_core.errors import StreamNotFound
 
 
@@ -93,3 +93,16 @@ def test_unknown_key_in_the_file_is_named(tmp_path: Path, capsys: pytest.Capture
     assert "colour" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("command", ["bench", "demo"])
+def test_a_command_of_another_package_says_what_to_install(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it the help does not list the command, and the command is one line."""
+    monkeypatch.setattr(installed_commands, "entry_points", lambda **_: ())
+    assert main.run([command]) == 1
+    assert capsys.readouterr().err == f"rangelog: {command} is in another package: pip install rangelog-workbench\n"
+    assert main.run(["--help"]) == 0
+    assert f"\n  {command} " not in capsys.readouterr().out
+    assert main.run(["nonsense"]) == 2
