@@ -32,13 +32,14 @@ def settings_of(role: Role, tmp_path: Path, host: str, **more: Any) -> TlsSettin
         values = {"data_dir": tmp_path, "data_listen": f"{host}:1", "control_listen": f"{host}:2"}
         return load_settings(RangeServerSettings, {"name": "m1"} | values | more)
     listens = {"listen": f"{host}:1", "control_listen": f"{host}:2", "rest_listen": f"{host}:3"}
-    return load_settings(BrokerSettings, {"name": "m1", "pd": ["127.0.0.1:1"]} | listens | more)
+    doors = {"doors": {"toy": {"listen": f"{host}:4"}}}
+    return load_settings(BrokerSettings, {"name": "m1", "pd": ["127.0.0.1:1"]} | listens | doors | more)
 
 
 PORTS = {
     Role.PD: ["listen", "raft_listen"],
     Role.RANGE_SERVER: ["data_listen", "control_listen"],
-    Role.BROKER: ["listen", "control_listen", "rest_listen"],
+    Role.BROKER: ["listen", "control_listen", "rest_listen", "doors.toy.listen"],
 }
 
 
