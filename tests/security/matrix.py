@@ -65,7 +65,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         ),
         "Topics": (USERS, dict.fromkeys(("CommitScale", "EndShard", "EnsureLog", "ReportConsumed"), BROKER)),
         "Cursors": (USERS, {}),
-        "Brokers": (USERS, {"RegisterBroker": BROKER, "BrokerHeartbeat": BROKER}),
+        "Brokers": (USERS, {"MoveShard": ADMIN, "RegisterBroker": BROKER, "BrokerHeartbeat": BROKER}),
         "Members": (ADMIN, {"ListMembers": f"pd {USERS}", "TransferLeadership": "pd admin"}),
         "Operations": (ADMIN, {"CheckImpact": "pd range-server admin"}),
         "Inspection": (ADMIN, {}),

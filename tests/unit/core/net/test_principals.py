@@ -89,6 +89,7 @@ def test_every_service_has_its_roles() -> None:
         ("PlacementDriver/DescribeCluster", "admin broker client pd range-server"),
         ("Brokers/RegisterBroker", "broker"),
         ("Brokers/FindOwners", "admin broker client range-server"),
+        ("Brokers/MoveShard", "admin"),
         ("Topics/CommitScale", "broker"),
         ("Topics/CreateTopic", "admin broker client range-server"),
         ("Operations/RemoveServer", "admin"),
