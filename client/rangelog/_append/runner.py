@@ -145,6 +145,7 @@ class AppenderRunner:
             return self.not_acked(limit_s, outcome_unknown=outcome_unknown)
 
         if self.core.room.without and not future.done():
+            future.cancel()  # its own error would have no waiter, and be logged
             raise error()
         return await within(future, limit_s, error, self.held_s if paced else None, self.waits)
 

@@ -271,6 +271,8 @@ async def test_appends_fail_at_once_where_no_server_has_room() -> None:
     with pytest.raises(StorageFull) as told:
         await writer.flush()
     assert told.value.outcome_unknown
+    left = [each for batch in writer._inflight for each in batch._waiters or ()]  # type: ignore[attr-defined]
+    assert left and all(each.done() for each in left), "an error that nobody waits for would be logged"
     await until(lambda: runner.core.range_index == 2)
     for name in ("a", "b"):
         connections.of[name].reply(2)
