@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from rangelog import Client
 from rangelog.errors import ConfigInvalid
+from rangelog_broker.verbs.fetch import Fetches
 from rangelog_broker.verbs.produce import Batches
 from rangelog_core.net.tls import TlsConfig
 from rangelog_server_common.address_settings import check_listen
@@ -45,6 +46,7 @@ class DoorContext(NamedTuple):
     """The broker behind a door."""
 
     batches: Batches
+    fetches: Fetches
     client: Client
     rights: RightsGuard
     quotas: QuotaGuard

@@ -12,6 +12,7 @@ from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.serving.connection import ProducerPort
+from rangelog_broker.verbs.fetch import Fetches
 from rangelog_server_common.metrics.call_tally import CALL_FIGURES, CallTally
 from rangelog_server_common.metrics.figures import Figure, FigureGroup, counter, gauge, histogram
 from rangelog_server_common.quotas.figures import QUOTA_FIGURES
@@ -25,6 +26,7 @@ class BrokerFacts:
     """The parts of one broker that are looked at."""
 
     port: ProducerPort
+    fetches: Fetches
     owned: OwnedShards
     journals: OwnedJournals
     host: Host
@@ -50,6 +52,18 @@ FIGURES: Sequence[Figure[BrokerFacts]] = (
     histogram("rangelog_broker_produce_duration_seconds", "Time from a request of a producer to its answer.",
               lambda f: f.port.counts.durations),
     gauge("rangelog_broker_connections", "Connections of producers.", lambda f: len(f.port.connections)),
+    counter("rangelog_broker_fetches_total", "Fetches through doors that were answered.",
+            lambda f: f.fetches.counts.fetches),
+    counter("rangelog_broker_fetches_from_memory_total", "Of these, from the last batches of a shard that is owned here.",
+            lambda f: f.fetches.counts.from_memory),
+    counter("rangelog_broker_fetched_bytes_total", "Bytes of batches in answers to fetches.",
+            lambda f: f.fetches.counts.sent_bytes),
+    gauge("rangelog_broker_fetches_waiting", "Fetches that wait for the next ack of a shard that is owned here.",
+          lambda f: f.fetches.waiting_count),
+    gauge("rangelog_broker_fetch_memory_bytes", "The last batches of shards that are kept for fetches.",
+          lambda f: f.fetches.memory.tail_bytes),
+    gauge("rangelog_broker_fetched_unsent_bytes", "Batches in answers that are not sent, and read ahead.",
+          lambda f: f.fetches.memory.taken_bytes),
     gauge("rangelog_broker_assigned", "Shards and journals that are assigned to this broker.",
           lambda f: f.host.assigned_count),
     gauge("rangelog_broker_open_shards", "Shards that this broker has open.", lambda f: f.owned.open_count),

@@ -32,6 +32,7 @@ from rangelog_broker.serving.connection import ProducerPort, make_factory
 from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.inquiries import Inquiries
+from rangelog_broker.verbs.fetch import Fetches
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls_peers import server_arguments
@@ -126,12 +127,13 @@ class Runtime:
             stack.callback(port.close)
             server = await self._listen(make_factory(port), bound)
             stack.callback(server.close)
-            behind = DoorContext(port.batches, client, rights, quotas, verifier, settings.token, settings.tls)
+            fetches = self._open_fetches(stack, owned, client, quotas)
+            behind = DoorContext(port.batches, fetches, client, rights, quotas, verifier, settings.token, settings.tls)
             doors = await self._open_doors(stack, behind)
             registration = Registration(client.metadata.pd, row, owned, host.unopenable)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
             registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
-            facts = metrics.BrokerFacts(port, owned, journals, host, registration, doors)
+            facts = metrics.BrokerFacts(port, fetches, owned, journals, host, registration, doors)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
                 return
@@ -190,6 +192,11 @@ class Runtime:
             trust.pd = client.metadata.pd
         stack.push_async_callback(trust.close)
         return rights, trust, verifier
+
+    def _open_fetches(self, stack: AsyncExitStack, owned: OwnedShards, client: Client, quotas: QuotaGuard) -> Fetches:
+        fetches = Fetches(owned, owned.rows, client, quotas, self._settings.fetch_bytes_max)
+        stack.push_async_callback(fetches.close)
+        return fetches
 
     async def _serve_metrics(self, stack: AsyncExitStack, facts: metrics.BrokerFacts, control: GrpcServer) -> str:
         listen, parts = self._settings.metrics_listen, metrics.parts(facts, control.calls)

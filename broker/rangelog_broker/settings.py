@@ -12,9 +12,12 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from rangelog.errors import InvalidArgument
 from rangelog.protocol.lag_limits import LAG_MS_LEAST, LAG_MS_MOST, REPLICA_LAG_MS_MAX, REPLICA_LAG_MS_MIN, LagLimits
 from rangelog_core.ids import check_name
+from rangelog_core.limits import MIB
 from rangelog_server_common.address_settings import check_listen, check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.tls_settings import TlsSettings
+
+_GIB = 1_024 * MIB
 
 
 class BrokerSettings(TlsSettings):
@@ -47,6 +50,8 @@ class BrokerSettings(TlsSettings):
     replica_lag_ms_min: float = Field(default=REPLICA_LAG_MS_MIN, ge=LAG_MS_LEAST, le=LAG_MS_MOST)
     """Of the broker's own writers, as of `rangelog.connect`."""
     replica_lag_ms_max: float = Field(default=REPLICA_LAG_MS_MAX, ge=LAG_MS_LEAST, le=LAG_MS_MOST)
+    fetch_bytes_max: int = Field(default=192 * MIB, ge=16 * MIB, le=64 * _GIB)
+    """The memory of all fetches through doors: the last batches of shards, answers that are not sent, what is read ahead."""
     run_dir: Path | None = None
     """Where the broker writes its addresses once it serves. It keeps no data."""
     watermark_interval_s: float = Field(default=10.0, ge=0.05, le=3_600)

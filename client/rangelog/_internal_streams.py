@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
 
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
@@ -15,15 +16,18 @@ from rangelog._metadata import Metadata
 from rangelog._read.batch_headers import ColdHeaders, HeaderFields, HeaderReader
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.proof import ProvedEnd
-from rangelog._read.reader import Reader
+from rangelog._read.reader import Reader, SpanReader, Start
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
+from rangelog._read.whole_batches import BatchReader, WholeBatch
 from rangelog.protocol.lag_limits import LagLimits
 from rangelog_core.limits import INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import Record
 
 READ_TIMEOUT_S = 30.0
+
+_Reader = TypeVar("_Reader", bound=SpanReader[Any])
 
 
 class InternalStreams:
@@ -112,10 +116,36 @@ class InternalStreams:
 
     def records(self, stream: str, stream_id: int, start: int, end: int | None) -> AsyncIterator[Sequence[Record]]:
         """Yield the records of [start, end), an acked part of a stream; without an end all that follow, for ever."""
-        return Reader(
+        return self._span(Reader, stream, stream_id, start, end).chunks()
+
+    def batches(
+        self, stream: str, stream_id: int, start: int, end: int | None
+    ) -> AsyncGenerator[Sequence[WholeBatch], None]:
+        """Yield the batches of [start, end), as `records` does."""
+        return self._span(BatchReader, stream, stream_id, start, end).chunks()
+
+    def batch_headers(self, stream: str, stream_id: int, start: int, end: int) -> AsyncIterator[Sequence[HeaderFields]]:
+        """Yield the headers of the batches that start in [start, end), an acked part of a stream."""
+        cold = ColdHeaders(self._metadata, self._stores)
+        return self._span(HeaderReader, stream, stream_id, start, end, cold).chunks()
+
+    async def find(self, stream: str, stream_id: int, start: Start) -> int:
+        """Return the offset of the first record from a start on, as a reader takes it. Raises StreamNotFound, Unavailable."""
+        return await self._span(Reader, stream, stream_id, start, None).find_start()
+
+    def _span(
+        self,
+        kind: type[_Reader],
+        stream: str,
+        stream_id: int,
+        start: Start,
+        end: int | None,
+        cold: ColdReader | None = None,
+    ) -> _Reader:
+        return kind(
             self._metadata,
             self._connections,
-            ColdReader(self._metadata, self._stores),
+            cold or ColdReader(self._metadata, self._stores),
             self._watches,
             stream,
             stream_id=stream_id,
@@ -125,21 +155,13 @@ class InternalStreams:
             read_preference="hot_first",
             timeout_s=READ_TIMEOUT_S,
             resolved=end is not None,
-        ).chunks()
-
-    def batch_headers(self, stream: str, stream_id: int, start: int, end: int) -> AsyncIterator[Sequence[HeaderFields]]:
-        """Yield the headers of the batches that start in [start, end), an acked part of a stream."""
-        cold = ColdHeaders(self._metadata, self._stores)
-        return HeaderReader(
-            self._metadata, self._connections, cold, self._watches, stream, stream_id=stream_id, start=start, end=end
-        ).chunks()
+        )
 
     async def end(self, stream: str, stream_id: int) -> int:
         """As Client.end_offset."""
-        view = StreamView(self._metadata, stream, stream_id=stream_id, connections=self._connections)
-        return (await confirmed_end(view, self._connections)).offset
+        return (await self.proved_end(stream, stream_id)).offset
 
-    async def proved_end(self, stream: str) -> ProvedEnd:
+    async def proved_end(self, stream: str, stream_id: int = 0) -> ProvedEnd:
         """Return where the acked records of a stream end, and whether that is exact. Raises StreamNotFound, Unavailable."""
-        view = StreamView(self._metadata, stream, connections=self._connections)
+        view = StreamView(self._metadata, stream, stream_id=stream_id, connections=self._connections)
         return await confirmed_end(view, self._connections)

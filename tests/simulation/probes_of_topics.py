@@ -27,6 +27,7 @@ from rangelog_core.errors import Overloaded
 from tests.simulation import (
     probes_of_groups,
     probes_of_transactions,
+    virtual_fetching,
     virtual_forger,
     virtual_programs,
     virtual_retaining,
@@ -64,6 +65,7 @@ RARE = (
     *virtual_programs.RARE,
     *virtual_versions.RARE,
     *virtual_trimmed_group.RARE,
+    *virtual_fetching.RARE,
 )
 """Corner cases that one seed in some hundred reaches: a run of fewer than two thousand seeds need not."""
 CORNER_CASES = (
@@ -89,6 +91,7 @@ CORNER_CASES = (
     *virtual_retaining.CORNER_CASES,
     *virtual_programs.CORNER_CASES,
     *virtual_programs.RARE,
+    *virtual_fetching.CORNER_CASES,
     *virtual_forger.CORNER_CASES,
     *virtual_trimmed_group.CORNER_CASES,
     *virtual_versions.CORNER_CASES,
@@ -161,6 +164,8 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
     probes_of_groups.watch_groups(watch, cluster)
     probes_of_transactions.watch_transactions(watch, cluster)
     virtual_versions.watch_versions(watch, stack, cluster)
+    virtual_fetching.watch_fetches(watch, cluster)
+    virtual_fetching.watch_proofs(stack, cluster)
 
 
 def _watch_snapshots(watch: Any, cluster: VirtualCluster) -> None:

@@ -36,7 +36,13 @@ class VirtualBroker:
         self.started: Callable[[Process], None] = lambda process: None
         self.runtime: Runtime | None = None
         self._settings = BrokerSettings(
-            name=name, pd=pds, advertise_host=name, rest_listen="", watermark_interval_s=0.4
+            name=name,
+            pd=pds,
+            advertise_host=name,
+            rest_listen="",
+            doors={"fetching": {"listen": "127.0.0.1:7193"}},
+            watermark_interval_s=0.4,
+            fetch_bytes_max=16 << 20,
         )
 
     @property

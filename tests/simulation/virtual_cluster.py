@@ -36,6 +36,7 @@ from rangelog_tier.routed_store import RoutedStore
 from tests.simulation import virtual_audit
 from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
+from tests.simulation.virtual_fetching import virtual_doors
 from tests.simulation.virtual_fields import with_fields
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_log_keys import VirtualLogKeys
@@ -379,6 +380,7 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
         stack.enter_context(virtual_servers())
         cluster = VirtualCluster(seed, loop, temporary, keep_trace=keep_trace)
         stack.enter_context(virtual_brokers(cluster.network))
+        stack.enter_context(virtual_doors(cluster.network))
 
         def channel(address: str, options: Any = None) -> Channel:
             return Channel(cluster.network, address)

@@ -25,6 +25,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, topic_pb2
 from tests.simulation.checking import check_copies, check_objects
 from tests.simulation.virtual_broker import VirtualBroker
+from tests.simulation.virtual_fetching import Fetching
 from tests.simulation.virtual_following import TopicQuery
 from tests.simulation.virtual_forger import Forger, has_forger
 from tests.simulation.virtual_groups import VirtualGroup
@@ -98,6 +99,7 @@ class Topics:
         with_resets = self.trims.keeps_all and has_resets(self.clients.cluster.seed, KIND_EVERY)
         self.resets = VirtualResets(self.clients, topic) if with_resets else None
         self.query = TopicQuery(self, topic)
+        self.fetching = Fetching(self.clients, topic, [f"b{number}" for number in range(1, BROKERS + 1)])
         self.readings = [TopicReading(self.clients, f"reader{number}", topic) for number in range(READERS)]
         if chance.random() < 0.65:
             self.policy.kind = topic_pb2.SCALING_KIND_EVENTS
@@ -315,7 +317,7 @@ class Topics:
         for shard in shards:
             await self.trims.check_covered(client, shard)
         await self.watermarks.judge(shards, self.sent)
-        for consumer in (driver, self.query, self.group, *self.readings) if self.trims.keeps_all else ():
+        for consumer in (driver, self.query, self.group, self.fetching, *self.readings) if self.trims.keeps_all else ():
             await consumer.judge(shards, found)
         for role in (self.pipeline, self.resets):
             if role is not None:
@@ -466,6 +468,7 @@ def _start_consumers(topics: Topics, driver: TopicDriver) -> None:
     if topics.resets is not None:
         clients.start(f"u-{name}", topics.resets.supervise())
         clients.start(f"z-{name}", topics.resets.operate())
+    clients.start(topics.fetching.role, topics.fetching.run())
     for number, reading in enumerate(topics.readings):
         clients.start(f"n-{name}-{number}", reading.supervise())
 

@@ -45,11 +45,11 @@ class OwnedShards:
         """Asks the coordinators of transactions; None: there are none."""
         self._client = client
         self._topics = topics
-        self._rows = PlacementRows(topics)
+        self.rows = PlacementRows(topics)
         self._open: dict[OwnedKey, OwnedShard] = {}
         self._ended: dict[OwnedKey, None] = {}
         self._changing: dict[OwnedKey, asyncio.Future[None]] = {}  # of shards that batches wait for
-        self.finished = FinishedShards(client, topics, self._rows)
+        self.finished = FinishedShards(client, topics, self.rows)
         self.scaling = Scaling(client, topics, self.finished, self)
         self.covering = Covering(self.finished, self)
         self.minute_s = MINUTE_S
@@ -63,7 +63,7 @@ class OwnedShards:
 
         Raises as OwnedShard.open, Journal.open.
         """
-        topic, row = await self._rows.topic_and_shard(*key)
+        topic, row = await self.rows.topic_and_shard(*key)
         if topic.config.kind == topic_pb2.TOPIC_KIND_TABLE:
             return await self._open_table(key)
         if row.ended_version:

@@ -22,7 +22,8 @@ from rangelog import Client
 from rangelog.errors import PreconditionFailed, RangelogError, TopicStateForbids, Unavailable, WriterFenced
 from rangelog_broker.hosting.assignments import OwnedKey
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows, StagedNames
-from rangelog_broker.shards.shard import OwnedShard, settle
+from rangelog_broker.shards.settling import settle
+from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.net.pd_client import PdClient

@@ -15,7 +15,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 from rangelog import Ack, Client, Writer
@@ -30,19 +29,20 @@ from rangelog.errors import (
     RangelogError,
     RequestTimeout,
     StorageFull,
-    StreamNotFound,
 )
 from rangelog_broker.shards.finished import FinishedShards
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import Standing
 from rangelog_broker.shards.restore import fold_log, restored_offset_of
+from rangelog_broker.shards.settling import settle
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.shards.state import ShardState
+from rangelog_broker.shards.tail import FetchMemory, Tail
 from rangelog_broker.shards.transactional import STAGED_BYTES_MAX, ShardTransactions
 from rangelog_core.batch import BatchHeader, peek_header, with_extension
 from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged, is_dated
-from rangelog_core.ids import shard_stream_name, side_log_name
+from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
@@ -58,6 +58,10 @@ PROVE_EVERY_S = 1.0
 """An owner that misses batches asks so often at most whether there is a later one."""
 
 _log = logging.getLogger("rangelog.broker")
+
+
+_InFlight = tuple[int, int, int, tuple[BatchHeader, bytes] | None]
+"""A batch: its offset, end, size in bytes, and what a tail will keep of it."""
 
 
 class Reply(Protocol):
@@ -96,7 +100,7 @@ class OwnedShard:
         self._owner: ShardOwner
         self._closing = False
         self._in_flight_bytes = 0
-        self._order: deque[tuple[int, int, int]] = deque()  # offset, end, bytes of what is in flight
+        self._order: deque[_InFlight] = deque()
         self._waiting: dict[int, list[tuple[Reply, int]]] = {}  # by offset
         self._since_bytes = self._since_batches = 0  # the last snapshot
         self._snapshot_task: asyncio.Task[None] | None = None
@@ -106,6 +110,7 @@ class OwnedShard:
         self._proof: asyncio.Task[None] | None = None
         self._prove_again_s = 0.0
         self.transactions: ShardTransactions
+        self._tail: Tail | None = None
 
     # ---- life
 
@@ -241,6 +246,26 @@ class OwnedShard:
         else:
             await self.transactions.merge(key, shard_id, await finished.staged_for(self.row, shard_id, key))
 
+    # ---- fetches
+
+    def keep_tail(self, memory: FetchMemory) -> Tail:
+        """Return the tail, which is kept from now on: up to `drop_tail`, or the end of this owner."""
+        if self._tail is None:
+            self._tail = Tail(memory, self._owner.confirm_offset)
+            if self.closed is not None:
+                self._tail.close()
+        return self._tail
+
+    def drop_tail(self) -> None:
+        """Keep the tail no longer. Idempotent."""
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            tail.close()
+
+    async def prove(self) -> None:
+        """Return if no other broker has opened the shard since this one did. Raises NotOwner, Unavailable."""
+        await self._prove_or_end()
+
     async def _prove(self) -> None:
         """Return if no other broker has opened the shard since this one did. Raises NotOwner, Unavailable."""
         stream = await self._client.metadata.describe_stream(self._name)
@@ -280,6 +305,7 @@ class OwnedShard:
         self.closed = error
         self.transactions.close(error)
         self._order.clear()
+        self.drop_tail()
         waiting, self._waiting = self._waiting, {}
         unknown = error.with_outcome(unknown=True)
         for replies in waiting.values():
@@ -353,7 +379,7 @@ class OwnedShard:
             self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
             raise NotOwner(error.message, outcome_unknown=True) from error
         self._in_flight_bytes += len(data)
-        self._order.append((offset, end_offset, len(data)))
+        self._order.append((offset, end_offset, len(data), (header, data) if self._tail is not None else None))
         self._waiting[offset] = [(reply, request_id)]
         acked.add_done_callback(self._acked)
 
@@ -371,7 +397,8 @@ class OwnedShard:
             raise NotOwner(error.message, outcome_unknown=True) from error
         offset = self._owner.merge(place, count)
         self._in_flight_bytes += len(merged)
-        self._order.append((offset, offset + count, len(merged)))
+        kept = (header, merged) if self._tail is not None else None
+        self._order.append((offset, offset + count, len(merged), kept))
         self._waiting[offset] = []
         acked.add_done_callback(self._acked)
         return acked
@@ -399,14 +426,18 @@ class OwnedShard:
             _log.exception("shard %s cannot go on", self._name)
             self._end(NotOwner(f"shard {self._name} cannot go on: {defect.message}"))
             return
-        order, waiting = self._order, self._waiting
+        order, waiting, tail = self._order, self._waiting, self._tail
         while order and order[0][1] <= confirm_offset:
-            offset, _, size_bytes = order.popleft()
+            offset, end_offset, size_bytes, kept = order.popleft()
             self._in_flight_bytes -= size_bytes
             self._since_bytes += size_bytes
             self._since_batches += 1
             for reply, request_id in waiting.pop(offset):
                 reply.acked(request_id, offset)
+            if tail is not None:
+                tail.acked(offset, end_offset, kept)
+        if tail is not None:
+            tail.on_acked()
         if self._since_bytes >= SNAPSHOT_BYTES or self._since_batches >= SNAPSHOT_BATCHES:
             self._start_snapshot()
 
@@ -454,26 +485,6 @@ class OwnedShard:
 def _latest_date() -> int:
     """Return the latest date that a producer may bring: one far ahead would make all others begin anew, with a later one."""
     return time.time_ns() // 60_000_000_000 + 366 * 24 * 60
-
-
-async def settle(client: Client, row: topic_pb2.Shard, *, timeout_s: float) -> topic_pb2.ShardEnd:
-    """Seal a shard's side log and stream, whoever has them open; return how the stream ended.
-
-    Raises the errors of a takeover; StreamSealed once the end is committed.
-    """
-    with suppress(StreamNotFound):
-        await client.internal.settle_end(
-            side_log_name(row.topic_id, row.shard_id), timeout_s=timeout_s, tell_later=True
-        )
-    stream = shard_stream_name(row.topic_id, row.shard_id)
-    taken = await client.internal.settle_end(stream, timeout_s=timeout_s, tell_later=True)
-    return topic_pb2.ShardEnd(
-        shard_id=row.shard_id,
-        stream_id=row.stream_id,
-        epoch=taken.stream.epoch,
-        last_range_index=taken.last_range_index,
-        end_offset=taken.end_offset,
-    )
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -47,6 +47,11 @@ class Caller:
         self._principal = principal
         self._gate.admitted(principal)
 
+    @property
+    def principal(self) -> Principal | None:
+        """Who it is."""
+        return self._principal
+
     def passes(self, request: Request, verbs: int, resource: Resource) -> bool:
         """Whether a request passes now; else it is run again later. Raises RightMissing, Unavailable, Overloaded."""
         return self._gate.passes(request, verbs, resource)

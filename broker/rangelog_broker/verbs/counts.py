@@ -21,3 +21,17 @@ class ProduceCounts:
     """Of batches, whatever became of them."""
     durations: DurationTally = field(default_factory=DurationTally)
     """From a request of a producer to its answer."""
+
+
+@dataclass(slots=True)
+class FetchCounts:
+    """The counters of fetches."""
+
+    fetches: int = 0
+    """That were answered."""
+    from_memory: int = 0
+    """Answered from the tail of a shard that is owned here."""
+    from_log: int = 0
+    """Read from range servers or the tier."""
+    sent_bytes: int = 0
+    """Of batches."""

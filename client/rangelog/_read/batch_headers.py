@@ -10,14 +10,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rangelog._metadata import Metadata
 from rangelog._read.cold import ColdReader
 from rangelog._read.hot import Fetched
 from rangelog._read.reader import SpanReader
-from rangelog._read.stream_watches import StreamWatches
 from rangelog_core.batch import BatchHeader, extension_of
 from rangelog_core.errors import Corruption
-from rangelog_core.net.data_connection import DataConnections
 from rangelog_proto.v1 import common_pb2
 
 
@@ -54,33 +51,6 @@ def _headers_of(store: Any, described: common_pb2.Object, position: int) -> list
 
 class HeaderReader(SpanReader[Sequence[HeaderFields]]):
     """Reads the headers of the batches of an acked span. Use `chunks`."""
-
-    def __init__(
-        self,
-        metadata: Metadata,
-        connections: DataConnections,
-        cold: ColdHeaders,
-        watches: StreamWatches,
-        stream: str,
-        *,
-        stream_id: int,
-        start: int,
-        end: int,
-    ) -> None:
-        super().__init__(
-            metadata,
-            connections,
-            cold,
-            watches,
-            stream,
-            start=start,
-            end=end,
-            follow=True,
-            read_preference="hot_first",
-            timeout_s=30.0,
-            resolved=True,
-            stream_id=stream_id,
-        )
 
     def _open(self, fetched: Fetched) -> tuple[Sequence[Any], int]:
         opened = [HeaderFields(header, extension_of(data, header)) for header, data in fetched.batches]

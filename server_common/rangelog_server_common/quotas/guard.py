@@ -42,6 +42,7 @@ Resource = tuple[int, int]
 """Kind and id."""
 Counted = Callable[[Any], object]
 """Given a call's response, counts its bytes."""
+CountedBytes = Callable[[int], object]
 
 
 class ByteCall(NamedTuple):
@@ -131,14 +132,29 @@ class QuotaGuard:
         counts = self.byte_calls.get(method)
         if counts is None:
             return None
-        found = self.name_of(counts.resource(request))
-        name = found.name if found is not None else None
-        appends = counts.measure is Measure.APPEND
-        await self.hold(who, counts.measure, request.ByteSize() if appends else 0, remaining_s, name)
-        buckets = self.book.buckets(who, name, Measure.READ)
-        if appends or not buckets:
+        units = request.ByteSize() if counts.measure is Measure.APPEND else 0
+        counted = await self._hold_bytes(who, counts.measure, counts.resource(request), units, remaining_s)
+        return (lambda response: counted(response.ByteSize())) if counted is not None else None
+
+    async def hold_read(self, principal: Principal | None, resource: Resource) -> CountedBytes | None:
+        """Hold a client that is to get records of a resource until it may. Return what counts their bytes, as `hold_call`."""
+        self.refresh()
+        who = client_of(principal)
+        if not self.book.any or who is None:
             return None
-        return lambda response: charge(buckets, self.now_us(), response.ByteSize())
+        return await self._hold_bytes(who, Measure.READ, resource, 0, None)
+
+    async def _hold_bytes(
+        self, who: str, measure: Measure, resource: Resource, units: int, remaining_s: float | None
+    ) -> CountedBytes | None:
+        """Return what counts further bytes; None: they do not count."""
+        found = self.name_of(resource)
+        name = found.name if found is not None else None
+        await self.hold(who, measure, units, remaining_s, name)
+        buckets = self.book.buckets(who, name, Measure.READ)
+        if measure is Measure.APPEND or not buckets:
+            return None
+        return lambda size_bytes: charge(buckets, self.now_us(), size_bytes)
 
     async def hold(
         self, who: str, measure: Measure, units: int, remaining_s: float | None, name: str | None = None

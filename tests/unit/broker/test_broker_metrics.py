@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rangelog_broker.metrics import FIGURES, SILENCE_S_MAX, BrokerFacts, problems
-from rangelog_broker.verbs.counts import ProduceCounts
+from rangelog_broker.shards.tail import FetchMemory
+from rangelog_broker.verbs.counts import FetchCounts, ProduceCounts
 
 
 def facts(answered_s: float | None) -> BrokerFacts:
@@ -16,7 +17,8 @@ def facts(answered_s: float | None) -> BrokerFacts:
     port: Any = SimpleNamespace(counts=ProduceCounts(), connections={}, loop=SimpleNamespace(time=lambda: 100.0))
     registration: Any = SimpleNamespace(answered_s=answered_s, heartbeats=4, heartbeat_failures=1)
     host: Any = SimpleNamespace(assigned_count=3, opened_count=5, failures={"UNAVAILABLE": 2})
-    return BrokerFacts(port, SimpleNamespace(open_count=2), SimpleNamespace(open_count=1), host, registration)  # type: ignore[arg-type]
+    fetches: Any = SimpleNamespace(counts=FetchCounts(), waiting_count=1, memory=FetchMemory(10))
+    return BrokerFacts(port, fetches, SimpleNamespace(open_count=2), SimpleNamespace(open_count=1), host, registration)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

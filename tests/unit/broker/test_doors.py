@@ -118,7 +118,7 @@ def test_a_door_that_has_trouble_makes_its_broker_unready() -> None:
     door: Any = SimpleNamespace(problems=lambda: ["its listener has ended"])
     port: Any = SimpleNamespace(loop=SimpleNamespace(time=lambda: 1.0))
     nothing: Any = SimpleNamespace(answered_s=1.0)
-    facts = BrokerFacts(port, nothing, nothing, nothing, nothing, {"toy": door})
+    facts = BrokerFacts(port, nothing, nothing, nothing, nothing, nothing, {"toy": door})
     assert problems(facts) == ["door toy: its listener has ended"]
 
 

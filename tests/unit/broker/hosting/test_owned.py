@@ -331,7 +331,7 @@ async def test_sealed_between_the_look_and_the_opening(cluster: OwnerCluster) ->
     await cluster.start_scale(topic_id, [0], [0, 2, 4])
     await cluster.until_state(topic_id, ACTIVE)
     late = OwnedShards(second.client, second.topics, lambda key: False, second.journals.open_table)
-    late._rows.topic_and_shard = lambda *key: _row(row)  # type: ignore[method-assign]
+    late.rows.topic_and_shard = lambda *key: _row(row)  # type: ignore[method-assign]
     with pytest.raises(StreamSealed):
         await late.open_one((topic_id, 0))
     assert StreamSealed in hosts._GONE
