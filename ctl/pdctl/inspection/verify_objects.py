@@ -82,9 +82,11 @@ class ObjectVerifier:
             return checks.failed(error, low)
 
     async def _digest(self, described: common_pb2.Object) -> Verdict:
+        from rangelog_tier.storing import prove_pieces
+
         try:
             store = await self._opened()
-            pieces = checks.digest_pieces(store, described)
+            pieces = prove_pieces(store, described)
             while (size_bytes := await asyncio.to_thread(next, pieces, None)) is not None:
                 await self._pace.spend(size_bytes)
         except RangelogError as error:
