@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_data, emit_done, emit_list, emit_one, field
 from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_of
 from rangelog_core.errors import InvalidArgument
 
@@ -200,10 +200,8 @@ def enforce(session: Session, switch: str, yes: bool, output: str) -> None:
         return await pd.call(request, pb.EnforceRightsResponse, timeout_s=session.timeout_s)
 
     answer = session.with_pd(work)
-    if output == "table":
-        click.echo("rights are enforced" if on else "rights are not enforced")
-    else:
-        emit_data({"enforced": on, "version": answer.version}, output)
+    said = "rights are enforced" if on else "rights are not enforced"
+    emit_done(said, {"enforced": on, "version": answer.version}, output)
 
 
 def _rule(principal: str, verbs: tuple[str, ...], kind: str, name: str) -> rights_pb2.AccessRule:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pdctl.live_writer import live_writer, refuse_live_writer
-from pdctl.output import emit_data
+from pdctl.output import emit_done
 from pdctl.record_input import RecordInput, input_options, submit_all
 from pdctl.session import Session, output_option, session_of
 from pdctl.units import show_count
@@ -48,10 +48,8 @@ def append(session: Session, name: str, given: RecordInput, take_over: bool, out
         return await _append(client, name, given, session.timeout_s)
 
     first, count = session.with_client(work)
-    if output == "table":
-        click.echo(f"appended {show_count(count, 'record')} from offset {first}" if count else "nothing to append")
-    else:
-        emit_data({"stream": name, "first_offset": first, "count": count}, output)
+    said = f"appended {show_count(count, 'record')} from offset {first}" if count else "nothing to append"
+    emit_done(said, {"stream": name, "first_offset": first, "count": count}, output)
 
 
 async def _say_who_ends(session: Session, client: Client, name: str) -> None:

@@ -12,7 +12,7 @@ import click
 
 from pdctl.appending import append
 from pdctl.cursors import what_a_trim_removes
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.records import read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.stream_options import given, range_options, retention_options, show_defaults
@@ -137,10 +137,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
     response = session.with_pd(lambda pd: pd.call(request, pd_pb2.CreateStreamResponse, timeout_s=session.timeout_s))
     made = stream_view(response.stream)
-    if output == "table":
-        click.echo(_created(made))
-    else:
-        emit_data(made, output)
+    emit_done(_created(made), made, output)
 
 
 def _created(made: dict[str, Any]) -> str:
@@ -293,10 +290,7 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
         await client.delete_stream(name, timeout_s=session.timeout_s)
 
     session.with_client(work)
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"stream": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"stream": name, "deleted": True}, output)
 
 
 show_defaults(create)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pdctl.output import emit_data
+from pdctl.output import emit_done
 from pdctl.record_text import json_line, printed_bytes, shown_bytes, yaml_item
 from pdctl.session import NothingFound, Session, output_option, session_of
 from pdctl.topics.options import topic_argument
@@ -110,10 +110,7 @@ def put(
     write = TablePut(os.fsencode(key), _value(value), if_version, if_absent)
     options: dict[str, Any] = {"family": _bytes(family), "timeout_s": session.timeout_s}
     version = _with_table(session, name, lambda table: table.update([write], **options))
-    if output == "table":
-        click.echo(f"version {version}")
-    else:
-        emit_data({"table": str(name), "key": shown_bytes(write.key), "version": version}, output)
+    emit_done(f"version {version}", {"table": str(name), "key": shown_bytes(write.key), "version": version}, output)
 
 
 def _value(value: str | None) -> bytes:
@@ -146,10 +143,8 @@ def delete(
     wanted = os.fsencode(key)
     options: dict[str, Any] = {"if_version": if_version, "family": _bytes(family), "timeout_s": session.timeout_s}
     was_there = _with_table(session, name, lambda table: table.delete(wanted, **options))
-    if output == "table":
-        click.echo("removed" if was_there else "there was no such row")
-    else:
-        emit_data({"table": str(name), "key": shown_bytes(wanted), "removed": was_there}, output)
+    said = "removed" if was_there else "there was no such row"
+    emit_done(said, {"table": str(name), "key": shown_bytes(wanted), "removed": was_there}, output)
 
 
 def _bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:

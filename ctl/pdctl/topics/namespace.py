@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import Session, confirm, output_option, session_of
 from pdctl.units import show_time
 
@@ -85,7 +85,4 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
     confirm(name, f"This deletes namespace {name}", yes=yes)
     request = topic_pb2.DeleteNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
     session.with_pd(lambda pd: pd.call(request, topic_pb2.DeleteNamespaceResponse, timeout_s=session.timeout_s))
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"namespace": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"namespace": name, "deleted": True}, output)
