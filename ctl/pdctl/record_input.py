@@ -1,4 +1,4 @@
-"""What `pdctl stream append` and `pdctl topic produce` read: parts of files, standard input or arguments, a record of each.
+"""The input of `pdctl stream append` and `pdctl topic produce`: a record of each part of a file, standard input or arguments.
 
 What holds: what `--format json`, `raw` or `prefixed` of `stream read` and `topic consume` prints, the same format reads. A bad
 part is named by its number; those before it are sent.

@@ -1,4 +1,4 @@
-"""What `pdctl stream read`, `stream tail` and `topic consume` print: records of one key or of any, up to a number of them."""
+"""The printer of `pdctl stream read`, `stream tail` and `topic consume`: records of one key or any, up to a number of them."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from pdctl.records import read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.stream_options import given, range_options, retention_options, show_defaults
 from pdctl.units import show_bytes, show_ms, show_time
+from rangelog_core.net.pages import pages_by_token
 
 if TYPE_CHECKING:
     from rangelog import Client
@@ -166,14 +167,9 @@ def list_streams(session: Session, prefix: str, long_list: bool, output: str) ->
     from rangelog_proto.v1 import pd_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
         request = pd_pb2.ListStreamsRequest(prefix=prefix, page_size=_PAGE_SIZE)
-        while True:
-            page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=session.timeout_s)
-            found += [stream_view(each) for each in page.streams]
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = pages_by_token(pd, request, pd_pb2.ListStreamsResponse, session.timeout_s)
+        return [stream_view(each) async for page in pages for each in page.streams]
 
     found, columns = session.with_pd(page_through), _COLUMNS
     if long_list:

@@ -7,7 +7,6 @@ is on a thread, piece by piece, so that the rate and an interrupt count between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from pdctl.inspection import object_checks as checks
@@ -15,7 +14,7 @@ from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, Verdict
 from pdctl.inspection.pace import ReadPace
 from pdctl.inspection.verify_copies import CopyVerifier
 from rangelog_core.errors import ConfigInvalid, RangelogError
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import object_pages
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 if TYPE_CHECKING:
@@ -50,7 +49,9 @@ class ObjectVerifier:
         """Return what was found of each object with records of [start, end); `source`: a copy to compare rows with."""
         found: dict[str, Verdict] = {}
         position = start
-        async for described in self._objects(of.stream_id, start):
+        request = pd_pb2.ListObjectsRequest(stream_id=of.stream_id, from_offset=start, page_size=_PAGE_SIZE)
+        pages = object_pages(self._client.metadata.pd, request, self._timeout_s)
+        async for described in (each async for objects in pages for each in objects):
             if described.start_offset >= end:
                 break
             if described.start_offset > position:
@@ -116,18 +117,6 @@ class ObjectVerifier:
                     return Verdict(DIFFERS, position + number, f"another record than on {source.server}")
                 position += others.num_rows
         return Verdict()
-
-    async def _objects(self, stream_id: int, start: int) -> AsyncIterator[common_pb2.Object]:
-        request = pd_pb2.ListObjectsRequest(
-            knows_encryption=True, stream_id=stream_id, from_offset=start, page_size=_PAGE_SIZE
-        )
-        while True:
-            page = await self._client.metadata.pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=self._timeout_s)
-            for each in page.objects:
-                yield each
-            if not goes_on(page.more, page.objects):
-                return
-            request.from_offset = page.objects[-1].end_offset
 
     async def _opened(self) -> ObjectStore:
         if self._store is None:

@@ -10,6 +10,7 @@ import click
 from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import Session, confirm, output_option, session_of
 from pdctl.units import show_time
+from rangelog_core.net.pages import pages_by_token
 
 _PAGE_SIZE = 500
 _COLUMNS = [field("NAME", "name"), field("CREATED", "created_ms", show_time)]
@@ -56,14 +57,9 @@ def list_namespaces(session: Session, prefix: str, output: str) -> None:
     from rangelog_proto.v1 import topic_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
         request = topic_pb2.ListNamespacesRequest(prefix=prefix, page_size=_PAGE_SIZE)
-        while True:
-            page = await pd.call(request, topic_pb2.ListNamespacesResponse, timeout_s=session.timeout_s)
-            found += [namespace_view(each) for each in page.namespaces]
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = pages_by_token(pd, request, topic_pb2.ListNamespacesResponse, session.timeout_s)
+        return [namespace_view(each) async for page in pages for each in page.namespaces]
 
     emit_list(session.with_pd(page_through), output, _COLUMNS, empty="there are no namespaces")
 
