@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pdctl.inspection import object_checks as checks
-from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, Verdict
+from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, UNREACHABLE, Verdict
 from pdctl.inspection.pace import ReadPace
 from pdctl.inspection.verify_copies import CopyVerifier
 from rangelog_core.errors import ConfigInvalid, RangelogError
@@ -109,8 +109,11 @@ class ObjectVerifier:
             await self._pace.spend(group.span.size)
             position = first
             while position < last:
-                batches = await self._copies.fetch(of, source, position, last)
-                others = await asyncio.to_thread(checks.batches_as_rows, batches, position, last)
+                try:
+                    batches = await self._copies.fetch(of, source, position, last)
+                    others = await asyncio.to_thread(checks.batches_as_rows, batches, position, last)
+                except RangelogError as error:  # of the copy, not of the object
+                    return Verdict(UNREACHABLE, None, f"nothing to compare with on {source.server}: {error.message}")
                 part = rows.slice(position - first, others.num_rows)
                 number = await asyncio.to_thread(checks.first_difference, part, others)
                 if number is not None:
