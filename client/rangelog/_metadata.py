@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import goes_on, pages_by_token
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -53,15 +53,10 @@ class Metadata:
 
     async def list_streams(self, prefix: str, after: str = "") -> AsyncIterator[common_pb2.Stream]:
         """Yield the streams whose names start with `prefix` and come after `after`, by name."""
-        token = after
-        while True:
-            request = pd_pb2.ListStreamsRequest(prefix=prefix, page_token=token)
-            response = await self.pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=CALL_TIMEOUT_S)
-            for stream in response.streams:
+        request = pd_pb2.ListStreamsRequest(prefix=prefix, page_token=after)
+        async for page in pages_by_token(self.pd, request, pd_pb2.ListStreamsResponse, CALL_TIMEOUT_S):
+            for stream in page.streams:
                 yield stream
-            token = response.next_page_token
-            if not token:
-                return
 
     async def update_stream(
         self, name: str, config: common_pb2.StreamConfig, fields: Sequence[str], timeout_s: float = CALL_TIMEOUT_S

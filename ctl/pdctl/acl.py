@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_data, emit_done, emit_list, emit_one, field
 from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_of
 from rangelog_core.errors import InvalidArgument
+from rangelog_core.net.pages import pages_by_token
 
 if TYPE_CHECKING:
     from rangelog_core.net.pd_client import PdClient
@@ -126,14 +127,12 @@ def list_rules(session: Session, principal: str, output: str) -> None:
 
     async def work(pd: PdClient) -> tuple[list[pb.AccessRule], bool]:
         rules: list[pb.AccessRule] = []
-        token = ""
-        while True:
-            request = pb.ListRightsRequest(principal=principal, page_token=token)
-            page = await pd.call(request, pb.ListRightsResponse, timeout_s=session.timeout_s)
+        enforced = False
+        request = pb.ListRightsRequest(principal=principal)
+        async for page in pages_by_token(pd, request, pb.ListRightsResponse, session.timeout_s):
             rules += page.rules
-            token = page.next_page_token
-            if not token:
-                return rules, page.enforced
+            enforced = page.enforced
+        return rules, enforced
 
     rules, enforced = session.with_pd(work)
     emit_list([_view(each) for each in rules], output, _COLUMNS, empty="no rules: `pdctl acl grant` makes them")
@@ -200,10 +199,8 @@ def enforce(session: Session, switch: str, yes: bool, output: str) -> None:
         return await pd.call(request, pb.EnforceRightsResponse, timeout_s=session.timeout_s)
 
     answer = session.with_pd(work)
-    if output == "table":
-        click.echo("rights are enforced" if on else "rights are not enforced")
-    else:
-        emit_data({"enforced": on, "version": answer.version}, output)
+    said = "rights are enforced" if on else "rights are not enforced"
+    emit_done(said, {"enforced": on, "version": answer.version}, output)
 
 
 def _rule(principal: str, verbs: tuple[str, ...], kind: str, name: str) -> rights_pb2.AccessRule:

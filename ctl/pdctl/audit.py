@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from pdctl.audit_reading import AuditLog, with_audit
-from pdctl.output import emit_data, emit_list, emit_one, field, printable
+from pdctl.output import emit_data, emit_done, emit_list, emit_one, field, printable
 from pdctl.progress import progress
 from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_of
 from pdctl.units import Duration, show_time
@@ -211,10 +211,8 @@ def verify(session: Session, file: Path | None, sequence: int | None, known_hash
             raise
         emit_data({"intact": False, "problem": error.message}, output)
         raise click.exceptions.Exit(EXIT_FAILED) from None
-    if output == "table":
-        click.echo(f"intact: entries 1 to {check.sequence}, last hash {check.hash.hex()}")
-    else:
-        emit_data({"intact": True, "last_sequence": check.sequence, "last_hash": check.hash.hex()}, output)
+    said = f"intact: entries 1 to {check.sequence}, last hash {check.hash.hex()}"
+    emit_done(said, {"intact": True, "last_sequence": check.sequence, "last_hash": check.hash.hex()}, output)
 
 
 # ---- inside
@@ -228,10 +226,7 @@ def _switch(session: Session, output: str, *, on: bool) -> None:
         return await pd.call(request, pb.SetAuditResponse, timeout_s=session.timeout_s)
 
     state = session.with_pd(work).state
-    if output == "table":
-        click.echo("the audit log is on" if on else "the audit log is off")
-    else:
-        emit_data(_state_view(state), output)
+    emit_done("the audit log is on" if on else "the audit log is off", _state_view(state), output)
 
 
 def _state_view(state: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import Session, output_option, session_of
 from pdctl.stopped import is_stopped
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
@@ -170,10 +170,7 @@ def delete(name: str, output: str) -> None:
         was_used = contexts.used == name
         contexts.used = None if was_used else contexts.used
     more = "; none is in use now: choose one with `pdctl context use`" if was_used else ""
-    if output == "table":
-        click.echo(f"deleted context {name}{more}")
-    else:
-        emit_data({"context": name, "deleted": True}, output)
+    emit_done(f"deleted context {name}{more}", {"context": name, "deleted": True}, output)
 
 
 def _view(context: Context, used: str | None) -> dict[str, Any]:
@@ -192,10 +189,7 @@ def _view(context: Context, used: str | None) -> dict[str, Any]:
 
 
 def _emit(view: dict[str, Any], output: str, text: str) -> None:
-    if output == "table":
-        click.echo(text)
-    else:
-        emit_data(view, output)
+    emit_done(text, view, output)
 
 
 def _addresses(endpoints: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import OFFSET, NothingFound, Session, confirm, output_option, session_of
 from pdctl.units import show_time
 from rangelog_core.errors import Unavailable
@@ -146,10 +146,7 @@ def delete_cursor(session: Session, stream: str, name: str, yes: bool, output: s
             raise _nothing(stream, name)
 
     session.with_client(work)
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"stream": stream, "cursor": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"stream": stream, "cursor": name, "deleted": True}, output)
 
 
 def what_a_trim_removes(session: Session, name: str, trim_offset: int) -> str:

@@ -15,7 +15,7 @@ from pdctl.output import emit_list, emit_one, field
 from pdctl.session import EXIT_FAILED, Session, output_option, session_of
 from pdctl.units import show_bytes
 from rangelog_core.errors import StreamNotFound
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import object_pages, pages_by_token
 
 _PAGE_SIZE = 200
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
@@ -217,25 +217,16 @@ async def _stored(pd: Any, name: str, timeout_s: float) -> AsyncIterator[Any]:
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     for state in (common_pb2.OBJECT_STATE_COMMITTED, common_pb2.OBJECT_STATE_DELETED):
-        request = pd_pb2.ListObjectsRequest(knows_encryption=True, name=name, page_size=_PAGE_SIZE, state=state)
-        while True:
-            page = await pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=timeout_s)
-            for each in page.objects:
+        request = pd_pb2.ListObjectsRequest(name=name, page_size=_PAGE_SIZE, state=state)
+        async for objects in object_pages(pd, request, timeout_s):
+            for each in objects:
                 if each.size_bytes:
                     yield each
-            if not goes_on(page.more, page.objects):
-                break
-            request.from_offset = page.objects[-1].end_offset
 
 
 async def _names(pd: Any, timeout_s: float) -> list[str]:
     from rangelog_proto.v1 import pd_pb2
 
-    found: list[str] = []
     request = pd_pb2.ListStreamsRequest(page_size=_PAGE_SIZE)
-    while True:
-        page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=timeout_s)
-        found += [each.name for each in page.streams]
-        if not page.next_page_token:
-            return found
-        request.page_token = page.next_page_token
+    pages = pages_by_token(pd, request, pd_pb2.ListStreamsResponse, timeout_s)
+    return [each.name async for page in pages for each in page.streams]

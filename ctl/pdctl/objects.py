@@ -11,7 +11,7 @@ from pdctl.output import emit_list, emit_one, field
 from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import show_bytes, show_time
 from rangelog_core.errors import ObjectNotFound
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import object_pages
 
 _PAGE_SIZE = 200
 
@@ -85,19 +85,13 @@ def _objects(session: Session, stream: str, from_offset: int, state: int) -> lis
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
         request = pd_pb2.ListObjectsRequest(
-            knows_encryption=True,
             name=stream,
             from_offset=from_offset,
             page_size=_PAGE_SIZE,
             state=common_pb2.ObjectState.Name(state),
         )
-        while True:
-            page = await pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=session.timeout_s)
-            found += [object_view(each) for each in page.objects]
-            if not goes_on(page.more, page.objects):
-                return found
-            request.from_offset = page.objects[-1].end_offset
+        pages = object_pages(pd, request, session.timeout_s)
+        return [object_view(each) async for objects in pages for each in objects]
 
     return session.with_pd(page_through)

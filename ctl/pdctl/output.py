@@ -46,6 +46,14 @@ def emit_data(data: Any, output: str) -> None:
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+def emit_done(text: str, data: Any, output: str) -> None:
+    """Print what was done: a sentence for people, or what programs read."""
+    if output == "table":
+        click.echo(text)
+    else:
+        emit_data(data, output)
+
+
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     rows = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():

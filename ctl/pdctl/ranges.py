@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_data, emit_done, emit_list, emit_one, field
 from pdctl.session import EXIT_FAILED, INDEX, OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import show_bytes, show_count, show_time
 from rangelog_core.errors import RangeNotFound
@@ -152,10 +152,7 @@ def seal(session: Session, stream: str, yes: bool, output: str) -> None:
     """
     confirm(stream, f"This fences the writer of {stream}", yes=yes)
     end = session.with_client(lambda client: client.seal_stream(stream, timeout_s=session.timeout_s))
-    if output == "table":
-        click.echo(f"{stream} is sealed and ends at offset {end}")
-    else:
-        emit_data({"stream": stream, "end_offset": end}, output)
+    emit_done(f"{stream} is sealed and ends at offset {end}", {"stream": stream, "end_offset": end}, output)
 
 
 def _with_places(session: Session, replicas: list[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, field
+from pdctl.output import emit_data, emit_done, emit_list, field
 from pdctl.session import EXIT_FAILED, Session, output_option, session_of
 from pdctl.units import Duration, Size, show_bytes, show_count
 from rangelog_core.errors import PreconditionFailed, RequestTimeout
@@ -68,10 +68,7 @@ def rebalance(
         return
     deadline_s = time.monotonic() + wait_timeout / 1_000 if wait else 0.0
     done = session.with_pd(lambda pd: _Applying(pd, session.timeout_s, max_bytes).run(deadline_s))
-    if output == "table":
-        click.echo(_line(done))
-    else:
-        emit_data(done, output)
+    emit_done(_line(done), done, output)
 
 
 async def _plan(client: PdClient, bytes_max: int, timeout_s: float) -> dict[str, Any]:

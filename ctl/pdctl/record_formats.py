@@ -18,8 +18,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 from pdctl.record_text import json_line, shown_bytes, shown_headers, yaml_item
 from pdctl.units import quoted, show_time
 from rangelog_core.errors import InvalidArgument, RecordTooLarge
@@ -142,12 +140,6 @@ def parse_bytes(what: str, shown: object) -> bytes:
     except (UnicodeEncodeError, binascii.Error, ValueError):
         pass
     raise InvalidArgument(f'{what} is neither text nor {{"base64": …}}')
-
-
-def check_terminal(shape: str, *, on_terminal: bool) -> None:
-    """Raise click.UsageError for bytes on a terminal."""
-    if on_terminal and shape in BINARY:
-        raise click.UsageError(f"--format {shape} is not for a terminal: write it to a file or a pipe")
 
 
 def renderer(shape: str, *, on_terminal: bool) -> Callable[[Any], bytes]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.record_formats import OUTPUTS, check_terminal, renderer
+from pdctl.record_formats import OUTPUTS
+from pdctl.record_output import READ_PREFERENCE, RecordPrinter
 from pdctl.session import Session, chosen_output, session_of
 from pdctl.stream_places import BeforeEnd, StreamPlace, end_of, start_of
 from pdctl.units import show_time
@@ -18,22 +19,25 @@ _COMMIT_RECORDS = 1_000
 _SHAPE_OF: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yaml"}
 
 if TYPE_CHECKING:
-    from rangelog import Client, CursorReader
+    from rangelog import Client
 
 
-def _shape_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def _shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --format and -o to a command, which gets `shape`."""
+
+    @functools.wraps(command)
+    def call(*args: Any, shape: str, output: str | None, **others: Any) -> Any:
+        return command(*args, shape=_SHAPE_OF.get(output, shape), **others)
+
+    with_output = click.option(
+        "-o", "--output", type=click.Choice(["table", "json", "yaml"]),
+        help="Instead of --format. table: as text. json: an object per line. yaml: one list.", callback=chosen_output,
+    )(call)  # fmt: skip
     return click.option(
         "--format", "shape", type=click.Choice(OUTPUTS), default="value", show_default=True,
         help="value: the bytes and a newline. text: with offset, time and key. json: an object per record. raw: the values' "
         "bytes alone. prefixed: four bytes of length before each value.",
-    )(command)  # fmt: skip
-
-
-def _record_output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "-o", "--output", type=click.Choice(["table", "json", "yaml"]),
-        help="Instead of --format. table: as text. json: an object per line. yaml: one list.", callback=chosen_output,
-    )(command)  # fmt: skip
+    )(with_output)  # fmt: skip
 
 
 @click.command()
@@ -47,14 +51,8 @@ def _record_output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option("--cursor", metavar="NAME", help="Begin at this cursor of the stream; where there is none, at --start.")
 @click.option("--commit", is_flag=True, help="Move the cursor behind what was printed.")
-@_shape_option
-@_record_output_option
-@click.option(
-    "--read-preference",
-    type=click.Choice(["hot_first", "cold_first", "hot_only", "cold_only"]),
-    default="hot_first",
-    show_default=True,
-)
+@_shape_options
+@click.option("--read-preference", type=READ_PREFERENCE, default="hot_first", show_default=True)
 @session_of
 def read(
     session: Session,
@@ -68,7 +66,6 @@ def read(
     commit: bool,
     shape: str,
     read_preference: str,
-    output: str | None,
 ) -> None:
     """Read the records that are acked now, and stop; with --follow wait for more. A time is that of a record's writer.
 
@@ -86,7 +83,7 @@ def read(
         raise click.UsageError("--key and --follow do not go with --cursor")
     if follow and isinstance(end, datetime | BeforeEnd):
         raise click.UsageError("with --follow, --end is an offset")
-    printer = _Printer(_SHAPE_OF.get(output, shape), limit, key)
+    printer = RecordPrinter(shape, limit, key=key)
     options: dict[str, Any] = {"read_preference": read_preference, "timeout_s": session.timeout_s}
     _say_if_in_future(start)
 
@@ -95,10 +92,10 @@ def read(
         begin = start_of(start)
         until = None if end is None else await end_of(client, name, end, session.timeout_s)
         if cursor is None:
-            await printer.read(client.reader(name, start=begin, end=until, follow=follow, **options))
+            await _print(client.reader(name, start=begin, end=until, follow=follow, **options), printer)
         else:
             reader = client.reader(name, cursor=cursor, start=begin, end=until, **options)
-            await printer.read_from_cursor(reader, commits=commit)
+            await _print_from_cursor(reader, printer, commits=commit)
 
     session.with_client(run)
 
@@ -116,64 +113,39 @@ def _say_if_in_future(start: Any) -> None:
 )
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option("--key", help="Only records with this key, of the last ones and of new ones.")
-@_shape_option
-@_record_output_option
+@_shape_options
 @session_of
-def tail(
-    session: Session, name: str, count: int, follow: bool, key: str | None, shape: str, output: str | None
-) -> None:
+def tail(session: Session, name: str, count: int, follow: bool, key: str | None, shape: str) -> None:
     """Show the last records, and with -f all new ones.
 
     \b
     Example:
       pdctl stream tail flights -n 5 -f
     """
-    printer = _Printer(_SHAPE_OF.get(output, shape), None, key)
+    printer = RecordPrinter(shape, key=key)
 
     async def run(client: Client) -> None:
         await client.describe_stream(name, timeout_s=session.timeout_s)
         start = start_of(BeforeEnd(count))
-        await printer.read(client.reader(name, start=start, follow=follow, timeout_s=session.timeout_s))
+        await _print(client.reader(name, start=start, follow=follow, timeout_s=session.timeout_s), printer)
 
     session.with_client(run)
 
 
-class _Printer:
-    """Standard output, for records with a key, up to a number of them."""
+async def _print(reader: Any, printer: RecordPrinter) -> None:
+    async for chunk in reader.chunks():
+        if printer.write_chunk(chunk):
+            return
 
-    def __init__(self, shape: str, limit: int | None, key: str | None) -> None:
-        on_terminal = sys.stdout.isatty()
-        check_terminal(shape, on_terminal=on_terminal)
-        self._render = renderer(shape, on_terminal=on_terminal)
-        self._limit = limit
-        self._key = key.encode("utf-8", "surrogateescape") if key is not None else None
-        self._out = sys.stdout.buffer
 
-    async def read(self, reader: Any) -> None:
-        """Print records, and flush after each chunk."""
-        count = 0
-        async for chunk in reader.chunks():
-            for record in chunk:
-                if self._key is not None and record.key != self._key:
-                    continue
-                self._out.write(self._render(record))
-                count += 1
-                if count == self._limit:
-                    self._out.flush()
-                    return
-            self._out.flush()
-
-    async def read_from_cursor(self, reader: CursorReader, *, commits: bool) -> None:
-        """Print records one by one, so that a commit covers what was printed and no more."""
-        count = 0
-        async for record in reader:
-            self._out.write(self._render(record))
-            count += 1
-            if count == self._limit:
-                break
-            if commits and count % _COMMIT_RECORDS == 0:
-                self._out.flush()
-                await reader.commit()
-        self._out.flush()
-        if commits:
+async def _print_from_cursor(reader: Any, printer: RecordPrinter, *, commits: bool) -> None:
+    """Print records one by one, so that a commit covers what was printed and no more."""
+    async for record in reader:
+        if printer.write(record):
+            break
+        if commits and printer.count % _COMMIT_RECORDS == 0:
+            printer.flush()
             await reader.commit()
+    printer.flush()
+    if commits:
+        await reader.commit()

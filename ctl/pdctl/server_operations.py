@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, field
+from pdctl.output import emit_data, emit_done, emit_list, field
 from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_of
 from pdctl.units import Duration, show_count
 
@@ -121,10 +121,8 @@ def remove(session: Session, name: str, accept_loss: bool, yes: bool, output: st
     removed = session.with_pd(
         lambda pd: pd.call(request, operations_pb2.RemoveServerResponse, timeout_s=session.timeout_s)
     )
-    if output == "table":
-        click.echo(f"{name} is removed: it ends by itself where it runs; delete its data directory")
-    else:
-        emit_data({"server": name, "incarnation": f"{removed.incarnation:016x}", "removed": True}, output)
+    said = f"{name} is removed: it ends by itself where it runs; delete its data directory"
+    emit_done(said, {"server": name, "incarnation": f"{removed.incarnation:016x}", "removed": True}, output)
 
 
 @click.command("check-impact")
@@ -178,10 +176,8 @@ def _check_any(session: Session, wait_ms: int, output: str) -> None:
     from pdctl.spare import wait_until_spare
 
     found = session.with_pd(lambda pd: wait_until_spare(pd, session.timeout_s, wait_ms / 1000))
-    if output == "table":
-        click.echo(f"no: {'; '.join(found)}" if found else "yes: any one range server may go down now")
-    else:
-        emit_data({"safe": not found, "hindrances": found}, output)
+    said = f"no: {'; '.join(found)}" if found else "yes: any one range server may go down now"
+    emit_done(said, {"safe": not found, "hindrances": found}, output)
     if found:
         sys.exit(EXIT_FAILED)
 
@@ -193,10 +189,7 @@ def _set_mode(session: Session, name: str, mode: str, output: str, done: str) ->
     from pdctl.views import server_view
 
     server = session.with_pd(lambda pd: _change_mode(session, pd, name, mode))
-    if output == "table":
-        click.echo(done)
-    else:
-        emit_data(server_view(server), output)
+    emit_done(done, server_view(server), output)
 
 
 async def _change_mode(session: Session, pd: PdClient, name: str, mode: str) -> Any:

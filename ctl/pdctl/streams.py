@@ -12,11 +12,12 @@ import click
 
 from pdctl.appending import append
 from pdctl.cursors import what_a_trim_removes
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.records import read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.stream_options import given, range_options, retention_options, show_defaults
 from pdctl.units import show_bytes, show_ms, show_time
+from rangelog_core.net.pages import pages_by_token
 
 if TYPE_CHECKING:
     from rangelog import Client
@@ -137,10 +138,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
     response = session.with_pd(lambda pd: pd.call(request, pd_pb2.CreateStreamResponse, timeout_s=session.timeout_s))
     made = stream_view(response.stream)
-    if output == "table":
-        click.echo(_created(made))
-    else:
-        emit_data(made, output)
+    emit_done(_created(made), made, output)
 
 
 def _created(made: dict[str, Any]) -> str:
@@ -169,14 +167,9 @@ def list_streams(session: Session, prefix: str, long_list: bool, output: str) ->
     from rangelog_proto.v1 import pd_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
         request = pd_pb2.ListStreamsRequest(prefix=prefix, page_size=_PAGE_SIZE)
-        while True:
-            page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=session.timeout_s)
-            found += [stream_view(each) for each in page.streams]
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = pages_by_token(pd, request, pd_pb2.ListStreamsResponse, session.timeout_s)
+        return [stream_view(each) async for page in pages for each in page.streams]
 
     found, columns = session.with_pd(page_through), _COLUMNS
     if long_list:
@@ -293,10 +286,7 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
         await client.delete_stream(name, timeout_s=session.timeout_s)
 
     session.with_client(work)
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"stream": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"stream": name, "deleted": True}, output)
 
 
 show_defaults(create)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field, printable
+from pdctl.output import emit_done, emit_list, emit_one, field, printable
 from pdctl.session import EXIT_FAILED, NothingFound, Session, output_option, session_of
 from pdctl.units import Duration, show_age, show_count, show_ms, show_time
 from rangelog_core.errors import RequestTimeout, Unavailable
@@ -70,10 +70,7 @@ def cancel(session: Session, task_id: str, output: str) -> None:
 
     request = inspection_pb2.CancelTaskRequest(task_id=task_id)
     told = session.with_pd(lambda pd: pd.call(request, inspection_pb2.CancelTaskResponse, timeout_s=session.timeout_s))
-    if output == "table":
-        click.echo(printable(f"{task_id} is cancelled: {told.effect}"))
-    else:
-        emit_data(_view(told.task) | {"effect": told.effect}, output)
+    emit_done(printable(f"{task_id} is cancelled: {told.effect}"), _view(told.task) | {"effect": told.effect}, output)
 
 
 @click.command()
@@ -115,10 +112,7 @@ def wait(
         emit_list([], output, [], empty="no task is left")
         return
     row = ended or {"task_id": task_id, "result": "gone"}
-    if output == "table":
-        click.echo(printable(f"{task_id}: {row['result']}"))
-    else:
-        emit_data(row, output)
+    emit_done(printable(f"{task_id}: {row['result']}"), row, output)
     if row["result"] == "cancelled":
         sys.exit(EXIT_FAILED)
 

@@ -15,6 +15,7 @@ from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.session import NothingFound, Session, output_option, session_of
 from pdctl.units import Duration, show_time
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
+from rangelog_core.net.pages import pages_by_token
 
 if TYPE_CHECKING:
     from rangelog_core.net.pd_client import PdClient
@@ -185,15 +186,8 @@ def _rows(session: Session, name: str) -> list[pb.TokenRow]:
     from rangelog_proto.v1 import tokens_pb2 as pb
 
     async def work(pd: PdClient) -> list[pb.TokenRow]:
-        rows: list[pb.TokenRow] = []
-        after = ""
-        while True:
-            request = pb.ListTokensRequest(name=name, page_token=after)
-            page = await pd.call(request, pb.ListTokensResponse, timeout_s=session.timeout_s)
-            rows += page.rows
-            after = page.next_page_token
-            if not after:
-                return rows
+        pages = pages_by_token(pd, pb.ListTokensRequest(name=name), pb.ListTokensResponse, session.timeout_s)
+        return [each async for page in pages for each in page.rows]
 
     return session.with_pd(work)
 

@@ -6,7 +6,6 @@ it was tiered, is no finding; nothing else is left out without one.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
 from typing import Any
 
@@ -14,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangelog.spark.reading import ArrowReader
-from rangelog_core.errors import ObjectNotFound, OffsetTrimmed, RangelogError, StreamNotFound
-from rangelog_core.limits import MIB
+from rangelog_core.errors import Corruption, ObjectNotFound, OffsetTrimmed, RangelogError, StreamNotFound
 from rangelog_jobs.audit_plan import BOTH, HOT, AuditPiece, Finding
 from rangelog_jobs.block_digests import Block, BlockDigests
 from rangelog_jobs.cluster import ClusterAddress
 from rangelog_jobs.stores import store_of
+from rangelog_proto.v1 import common_pb2
+from rangelog_tier.storing import prove_pieces
 
 COPY_TIMEOUT_S = 20.0
 """How long a copy that cannot be read is tried again."""
-_READ_BYTES = 8 * MIB
 
 
 def run_audit_task(cluster: ClusterAddress, task: dict[str, Any]) -> dict[str, Any]:
@@ -219,27 +218,21 @@ def _payload_bytes(table: pa.RecordBatch) -> int:
 
 
 def _check_object(cluster: ClusterAddress, task: dict[str, Any]) -> list[Finding]:
-    """Compare an object's bytes with its digest."""
-    store = store_of(cluster)
-    key, size = task["key"], task["size_bytes"]
-    told = hashlib.sha256()
+    """Compare an object's bytes with what is listed."""
+    listed = common_pb2.Object(key=task["key"], size_bytes=task["size_bytes"], digest=task["digest"])
+    kind, text = "missing", "the object is not there"
     try:
-        found = store.head(key).size_bytes
-        for low in range(0, min(size, found), _READ_BYTES):
-            told.update(store.get_range(key, low, min(_READ_BYTES, size - low, found - low)))
+        for _ in prove_pieces(store_of(cluster), listed):
+            pass
+    except Corruption as error:
+        return [Finding("damaged", task["start"], task["end"], error.message, listed.key)]
     except ObjectNotFound:
-        return _unless_gone(
-            cluster, task, Finding("missing", task["start"], task["end"], "the object is not there", key)
-        )
+        pass
     except RangelogError as error:
-        text = f"the object cannot be read: {error.message or error}"
-        return _unless_gone(cluster, task, Finding("unreadable", task["start"], task["end"], text, key))
-    if found != size:
-        text = f"the object has {found:,} bytes in place of {size:,}"
-        return [Finding("damaged", task["start"], task["end"], text, key)]
-    if f"sha256:{told.hexdigest()}" != task["digest"]:
-        return [Finding("damaged", task["start"], task["end"], "the object's bytes do not fit its digest", key)]
-    return []
+        kind, text = "unreadable", f"the object cannot be read: {error.message or error}"
+    else:
+        return []
+    return _unless_gone(cluster, task, Finding(kind, task["start"], task["end"], text, listed.key))
 
 
 def _unless_gone(cluster: ClusterAddress, task: dict[str, Any], finding: Finding) -> list[Finding]:

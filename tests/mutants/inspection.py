@@ -8,7 +8,7 @@ _HEALTH = "rangelog_pd.reconcile.health"
 _HEALTH_TEST = "pd/reconcile/test_pd_health.py"
 _SUMS = "pdctl.inspection.compare_sums"
 _SUMS_TEST = "pdctl/test_pdctl_compare_sums.py"
-_OBJECTS = "pdctl.inspection.object_checks"
+_OBJECTS = "rangelog_tier.storing"
 _SIBLINGS_TEST = "client/consume/test_siblings.py"
 _NAMES_TEST = "client/test_sibling_names.py"
 _LOCATE_TEST = "pdctl/test_pdctl_locate.py"
@@ -58,7 +58,10 @@ INSPECTION: tuple[Mutant, ...] = (
     rare("verify-skips-gaps", "batches with a gap count as a copy", _SUMS,
          "            if each.base_offset != position and not inside:\n", "            if False:\n", _SUMS_TEST),
     rare("verify-trusts-objects", "an object with other bytes is right because it is there", _OBJECTS,
-         "    if f\"sha256:{sha.hexdigest()}\" != described.digest:\n", "    if False:\n", _LOCATE_TEST),
+         "    if f\"sha256:{digest.hexdigest()}\" != described.digest:\n", "    if False:\n", _LOCATE_TEST),
+    rare("verify-blames-the-object", "an object is damaged because the copy beside it is", "pdctl.inspection.verify_objects",
+         "return Verdict(UNREACHABLE, None, f\"nothing", "return Verdict(DIFFERS, low, f\"nothing",
+         "pdctl/test_pdctl_verify_objects.py"),
     rare("locate-names-the-listed", "a replica is named as a holder because it is listed", "pdctl.inspection.locate",
          "    if not answer.HasField(\"batch\"):\n        return row | {\"holds\": False,",
          "    if not answer.HasField(\"batch\"):\n        return row | {\"holds\": True,", _LOCATE_TEST),

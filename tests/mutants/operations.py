@@ -93,6 +93,14 @@ OPERATIONS: tuple[Mutant, ...] = (
     rare("import-drops-a-byte", "an import takes a byte off each value that ends with a carriage return",
          "pdctl.lines", "        self._before_end = b\"\\r\" if crlf else b\"\"\n", "        self._before_end = b\"\\r\"\n",
          "pdctl/test_pdctl_reading.py"),
+    rare("bad-line-loses-those-before-it", "the good lines before a bad one are given up", "pdctl.record_input",
+         "            with suppress(RangelogError):  # the bad part is what the message is about\n"
+         "                await sender.flush()\n", "", "pdctl/test_pdctl_reading.py"),
+    rare("bad-line-is-not-named", "a bad line goes unnamed where the flush before it fails", "pdctl.record_input",
+         "            with suppress(RangelogError):", "            with suppress():", "pdctl/test_pdctl_produce.py"),
+    rare("committed-before-it-is-printed", "a group passes over a record that nobody got", "pdctl.record_output",
+         "        is_full = any(self.write(each) for each in records)\n        self.flush()\n",
+         "        is_full = any(self.write(each) for each in records)\n", "pdctl/test_pdctl_consume.py"),
     # ---- cordon
     rare("cordon-ignored", "a cordoned server gets new ranges and repairs", "rangelog_pd.reconcile.fleet",
          "            state.modes.bars(name),\n", "            False,\n", _DRAIN_TEST),

@@ -40,6 +40,8 @@ TIER: tuple[Mutant, ...] = (
     rare("list-breaks-off", "a list that breaks off is taken for all of it", "rangelog_core.net.pages",
          "    if more and not len(rows):\n", "    if more and not len(rows):\n        return False\n    if False:\n",
          "core/net/test_pages.py"),
+    rare("list-is-its-first-page", "what is not on the first page of a list is not there", "rangelog_core.net.pages",
+         "        if not request.page_token:\n            return\n", "        return\n", "core/net/test_pages.py"),
     rare("tier-path-unquoted", "a cluster in a directory with a % or a blank in its name has its objects elsewhere, or nowhere",
          "rangelog_cli.local.processes", "(directory / \"tier\").as_uri() if", "f\"file://{directory / 'tier'}\" if",
          "cli/local/test_cli_processes.py"),

@@ -18,7 +18,7 @@ SENTENCES_LEFT = {
     r"\bwhoever\b": 38,
     r"\bnobody\b": 76,
     r"\bcomes? to\b": 11,
-    r"^What (?!holds:)": 282,
+    r"^What (?!holds:)": 281,
 }
 """How many sentences of docstrings have each construction, which hides the noun. Whoever mends one lowers the number."""
 

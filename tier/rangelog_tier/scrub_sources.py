@@ -10,7 +10,7 @@ from itertools import islice
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import INTERNAL_NAME_START
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import goes_on, pages_by_token
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.object_keys import STREAMS
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -119,11 +119,7 @@ class KnownStreams:
             return
         for prefix in ("", INTERNAL_NAME_START):
             request = pd_pb2.ListStreamsRequest(prefix=prefix)
-            while True:
-                page = await pd.call(request, pd_pb2.ListStreamsResponse, timeout_s=timeout_s)
+            async for page in pages_by_token(pd, request, pd_pb2.ListStreamsResponse, timeout_s):
                 for stream in page.streams:
                     if stream.stream_id not in self:
                         yield stream.stream_id
-                if not page.next_page_token:
-                    break
-                request.page_token = page.next_page_token

@@ -1,8 +1,13 @@
-"""Stores a written object under its key, and reads it back: only what the store really holds may be committed."""
+"""Stores a written object under its key, and reads objects back: only what the store really holds may be committed.
+
+What holds: an object is read in pieces, so memory does not depend on its size. Uploads, scrubs, restores, `pdctl verify` and
+audits all compare it with what is listed by the digests that are computed here.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +15,11 @@ from rangelog_core.errors import Corruption, PreconditionFailed, RangelogError, 
 from rangelog_core.limits import MIB
 
 if TYPE_CHECKING:
+    from rangelog_proto.v1 import common_pb2
     from rangelog_tier.object_store import ObjectStore
     from rangelog_tier.parquet import WrittenObject
 
-_READ_BYTES = 4 * MIB
+PIECE_BYTES = 4 * MIB
 EARLIER_TRY = "an earlier try, which encrypted it with another data key"
 """The difference of an encrypted object whose name was taken: no two tries make the same bytes, so that is no damage."""
 
@@ -45,8 +51,29 @@ def not_stored(key: str, problem: str) -> RangelogError:
 
 
 def stored_digest(objects: ObjectStore, key: str, size_bytes: int) -> str:
-    """Read an object piece by piece and return its digest. Raises ObjectNotFound, InvalidArgument (shorter), Unavailable."""
+    """Read an object and return its digest. Raises ObjectNotFound, ObjectTooShort, Unavailable."""
     digest = hashlib.sha256()
-    for start in range(0, size_bytes, _READ_BYTES):
-        digest.update(objects.get_range(key, start, min(_READ_BYTES, size_bytes - start)))
+    for piece in _pieces(objects, key, size_bytes):
+        digest.update(piece)
     return f"sha256:{digest.hexdigest()}"
+
+
+def prove_pieces(objects: ObjectStore, described: common_pb2.Object) -> Iterator[int]:
+    """Read an object and yield the size of each piece: where this ends without an error, it has the bytes that are listed.
+
+    Raises Corruption (another size, or another digest), ObjectNotFound, ObjectTooShort, Unavailable.
+    """
+    size_bytes = objects.head(described.key).size_bytes
+    if size_bytes != described.size_bytes:
+        raise Corruption(f"object {described.key} has {size_bytes} bytes, not {described.size_bytes}")
+    digest = hashlib.sha256()
+    for piece in _pieces(objects, described.key, size_bytes):
+        digest.update(piece)
+        yield len(piece)
+    if f"sha256:{digest.hexdigest()}" != described.digest:
+        raise Corruption(f"object {described.key} is damaged: its digest is not the one that was committed")
+
+
+def _pieces(objects: ObjectStore, key: str, size_bytes: int) -> Iterator[bytes]:
+    for start in range(0, size_bytes, PIECE_BYTES):
+        yield objects.get_range(key, start, min(PIECE_BYTES, size_bytes - start))

@@ -18,6 +18,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.limits import CURSOR_METADATA_BYTES_MAX, OFFSET_MAX
 from rangelog_core.net.combined_calls import CombinedCalls
 from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.pages import pages_by_token
 from rangelog_proto.v1 import cursor_pb2 as pb
 
 SETS_PER_CALL = 500
@@ -80,13 +81,9 @@ class CursorCalls:
     async def list(self, stream_id: int) -> AsyncIterator[Cursor]:
         """Yield the cursors of a stream by name."""
         request = pb.ListCursorsRequest(stream_id=stream_id)
-        while True:
-            page = await self._client.call(request, pb.ListCursorsResponse, timeout_s=CALL_TIMEOUT_S)
+        async for page in pages_by_token(self._client, request, pb.ListCursorsResponse, CALL_TIMEOUT_S):
             for each in page.cursors:
                 yield _cursor(each)
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return
 
     async def delete(self, stream_id: int, name: str, expected_version: int) -> bool:
         """Delete a cursor; return whether there was one."""

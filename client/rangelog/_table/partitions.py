@@ -15,6 +15,7 @@ from rangelog._table.partition_calls import CallsOfOwners, PartitionCalls
 from rangelog._table.sender import CommandSender
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.key_ranges import key_range_from_bytes
+from rangelog_core.net.pages import pages_by_token
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.table_keys import table_position
 from rangelog_proto.v1 import topic_pb2
@@ -61,14 +62,9 @@ class Partitions:
 
 async def listed_shards(topics: PdClient, table_id: int) -> list[topic_pb2.Shard]:
     """Return the shards of a table, which never change. Raises TopicNotFound, Unavailable."""
-    found: list[topic_pb2.Shard] = []
     request = topic_pb2.ListShardsRequest(topic=topic_pb2.TopicReference(topic_id=table_id))
-    while True:
-        page = await topics.call(request, topic_pb2.ListShardsResponse, timeout_s=CALL_TIMEOUT_S)
-        found += page.shards
-        request.page_token = page.next_page_token
-        if not request.page_token:
-            return found
+    pages = pages_by_token(topics, request, topic_pb2.ListShardsResponse, CALL_TIMEOUT_S)
+    return [each async for page in pages for each in page.shards]
 
 
 async def check_exists(topics: PdClient, table_id: int, error: RangelogError) -> None:

@@ -15,6 +15,7 @@ from rangelog._table.values import TableInfo
 from rangelog_core.errors import InvalidArgument, NamespaceExists, NamespaceNotFound, RangelogError, TopicNotFound
 from rangelog_core.limits import COMMAND_SHARDS_MAX
 from rangelog_core.name_errors import no_table
+from rangelog_core.net.pages import pages_by_token
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.stream_config import StreamConfig, config_message
 from rangelog_core.topic_kinds import check_kind
@@ -110,14 +111,10 @@ class Tables:
         """
         last = str(parse_topic_name(after)) if after else ""
         request = pb.ListTopicsRequest(namespace=namespace, prefix=prefix, page_token=last)
-        while True:
-            page = await self._topics.call(request, pb.ListTopicsResponse, timeout_s=CALL_TIMEOUT_S)
+        async for page in pages_by_token(self._topics, request, pb.ListTopicsResponse, CALL_TIMEOUT_S):
             for topic in page.topics:
                 if topic.config.kind == pb.TOPIC_KIND_TABLE:
                     yield _info(topic)
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return
 
     async def delete(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Delete a table with all its rows.

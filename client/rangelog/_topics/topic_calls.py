@@ -13,6 +13,7 @@ from rangelog._topics.messages import key_range_message, shard_info
 from rangelog._topics.values import ShardInfo
 from rangelog_core.errors import Unavailable
 from rangelog_core.key_ranges import KeyRange
+from rangelog_core.net.pages import pages_by_token
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.topic_names import TopicName
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -61,13 +62,9 @@ class TopicCalls:
     async def namespaces(self, prefix: str, after: str) -> AsyncIterator[str]:
         """Yield the names of the namespaces that come after a name, in order."""
         request = pb.ListNamespacesRequest(prefix=prefix, page_token=after)
-        while True:
-            page = await self._client.call(request, pb.ListNamespacesResponse, timeout_s=CALL_TIMEOUT_S)
+        async for page in pages_by_token(self._client, request, pb.ListNamespacesResponse, CALL_TIMEOUT_S):
             for each in page.namespaces:
                 yield each.name
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return
 
     # ---- topics
 
@@ -103,13 +100,9 @@ class TopicCalls:
     async def topics(self, namespace: str, prefix: str, tags: Mapping[str, str], after: str) -> AsyncIterator[pb.Topic]:
         """Yield the topics that come after a full name, by namespace and name."""
         request = pb.ListTopicsRequest(namespace=namespace, prefix=prefix, tags=tags, page_token=after)
-        while True:
-            page = await self._client.call(request, pb.ListTopicsResponse, timeout_s=CALL_TIMEOUT_S)
+        async for page in pages_by_token(self._client, request, pb.ListTopicsResponse, CALL_TIMEOUT_S):
             for each in page.topics:
                 yield each
-            request.page_token = page.next_page_token
-            if not request.page_token:
-                return
 
     async def update(self, request: pb.UpdateTopicRequest, timeout_s: float) -> pb.Topic:
         """Change configuration and tags."""

@@ -12,7 +12,7 @@ from rangelog_core.errors import Unavailable
 from rangelog_core.ids import shard_of_stream_name
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_core.manifest import ManifestObject, ManifestShard, StreamManifest
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import object_pages
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.topic_names import TopicName
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
@@ -70,19 +70,15 @@ async def _describe(pd: PdClient, timeout_s: float, *, name: str = "", stream_id
 async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) -> list[ManifestObject]:
     """Return the committed objects that end beyond the trim offset, by start offset."""
     request = pd_pb2.ListObjectsRequest(
-        knows_encryption=True,
         stream_id=stream.stream_id,
         from_offset=stream.trim_offset,
         page_size=OBJECT_PAGE_SIZE_MAX,
         state=common_pb2.OBJECT_STATE_COMMITTED,
     )
     found: list[ManifestObject] = []
-    while True:
-        page = await pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=timeout_s)
-        found += map(_object, page.objects)  # page by page: a server's event loop is not held up by many
-        if not goes_on(page.more, page.objects):
-            return found
-        request.from_offset = page.objects[-1].end_offset
+    async for objects in object_pages(pd, request, timeout_s):
+        found += map(_object, objects)  # page by page: a server's event loop is not held up by many
+    return found
 
 
 async def _shard(pd: PdClient, timeout_s: float, stream_name: str) -> ManifestShard | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import NothingFound, Session, confirm, output_option, session_of
 from pdctl.topics.options import yes_option
 from pdctl.units import Duration
@@ -109,10 +109,7 @@ def delete(session: Session, group: str, name: str, yes: bool, output: str) -> N
         await client.groups.delete_checkpoint(group, name, timeout_s=session.timeout_s)
 
     session.with_client(work)
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"group": group, "checkpoint": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"group": group, "checkpoint": name, "deleted": True}, output)
 
 
 def _emit(group: str, name: str, positions: Mapping[ShardOfTopic, int], output: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.record_text import printed_bytes, shown_bytes
 from pdctl.session import Session, confirm, output_option, session_of
 from pdctl.topics.options import yes_option
@@ -190,10 +190,7 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
             raise PreconditionFailed(f"{error.message}: see `pdctl group show {name}`") from error
 
     session.with_client(work)
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"group": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"group": name, "deleted": True}, output)
 
 
 @group.command()

@@ -1,25 +1,19 @@
-"""What an object in the store holds: its bytes by digest, its row groups by checksum. Blocking; for a thread.
+"""What an object in the store holds: its row groups by checksum, its rows beside those of a copy. Blocking; for a thread.
 
-What holds: the whole object is read in pieces, so memory does not depend on its size; a missing object is missing, a store that
-fails is unreachable, never the other way round.
+What holds: a missing object is missing, a store that fails is unreachable, never the other way round.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pdctl.inspection.compare_sums import DIFFERS, MISSING, UNREACHABLE, Verdict
 from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, RangelogError
-from rangelog_core.limits import MIB
 from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from rangelog_tier import ObjectStore
     from rangelog_tier.object_reader import ObjectReader, RowGroup
-
-PIECE_BYTES = 4 * MIB
 
 
 def failed(error: RangelogError, offset: int) -> Verdict:
@@ -29,20 +23,6 @@ def failed(error: RangelogError, offset: int) -> Verdict:
     if isinstance(error, Corruption | InvalidArgument):
         return Verdict(DIFFERS, offset, error.message)
     return Verdict(UNREACHABLE, None, error.message)
-
-
-def digest_pieces(store: ObjectStore, described: common_pb2.Object) -> Iterator[int]:
-    """Read an object piece by piece; yield the size of each. Raises Corruption where size or digest are not the listed ones."""
-    size_bytes = store.head(described.key).size_bytes
-    if size_bytes != described.size_bytes:
-        raise Corruption(f"object {described.key} has {size_bytes} bytes, not {described.size_bytes}")
-    sha = hashlib.sha256()
-    for start in range(0, size_bytes, PIECE_BYTES):
-        piece = store.get_range(described.key, start, min(PIECE_BYTES, size_bytes - start))
-        sha.update(piece)
-        yield len(piece)
-    if f"sha256:{sha.hexdigest()}" != described.digest:
-        raise Corruption(f"object {described.key} is damaged: its digest is not the one that was committed")
 
 
 def open_reader(store: ObjectStore, described: common_pb2.Object) -> ObjectReader:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pdctl.inspection.calls import Servers, inspected_ranges, list_servers
-from pdctl.inspection.compare_sums import MISSING, OK, UNREACHABLE, Verdict, worst
+from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, UNREACHABLE, Verdict, worst
 from pdctl.inspection.pace import ReadPace
 from pdctl.output import emit_data, printable
 from pdctl.progress import progress
@@ -34,15 +34,15 @@ class Report:
 
     stream: str
     deep: bool
-    counts: dict[str, int] = field(default_factory=dict)
-    ranges: list[dict[str, Any]] = field(default_factory=list)
-    object_count: int = 0
+    range_counts: dict[str, int] = field(default_factory=dict)
     record_count: int = 0
+    object_count: int = 0
     read_bytes: int = 0
+    ranges: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, row: dict[str, Any], *, listed: bool) -> None:
         """Count a range; list it if it is not right, or if all are wanted."""
-        self.counts[row["result"]] = self.counts.get(row["result"], 0) + 1
+        self.range_counts[row["result"]] = self.range_counts.get(row["result"], 0) + 1
         self.record_count += row["end_offset"] - row["start_offset"]
         if (listed or row["result"] != OK) and len(self.ranges) < LISTED_MAX:
             self.ranges.append(row)
@@ -50,7 +50,7 @@ class Report:
     @property
     def is_right(self) -> bool:
         """Whether every range is."""
-        return all(word == OK for word in self.counts)
+        return all(word == OK for word in self.range_counts)
 
 
 @click.command()
@@ -97,7 +97,7 @@ def verify(
     if output == "table":
         _show(report)
     else:
-        emit_data(_as_data(report), output)
+        emit_data({"stream": stream, "ok": report.is_right} | asdict(report), output)
     if not report.is_right:
         sys.exit(EXIT_FAILED)
 
@@ -181,32 +181,15 @@ async def _verify_range(copies: Any, objects: Any, of: Any, low: int, high: int,
     if not by_copy and (is_open or tiered_end < high):
         result = MISSING  # nothing names a copy of what no object holds
     words = [result, *(each.result for each in by_object.values())]
-    order = ("differs", MISSING, UNREACHABLE)
+    order = (DIFFERS, MISSING, UNREACHABLE)
     return {
         "range_index": of.index,
         "result": next((word for word in order if word in words), OK),
         "start_offset": low,
         "end_offset": high,
         "state": "open" if is_open else "sealed",
-        "copies": [{"server": name} | _view(verdict) for name, verdict in by_copy.items()],
-        "objects": [{"key": key} | _view(verdict) for key, verdict in by_object.items()],
-    }
-
-
-def _view(verdict: Verdict) -> dict[str, Any]:
-    return {"result": verdict.result, "offset": verdict.offset, "why": verdict.why}
-
-
-def _as_data(report: Report) -> dict[str, Any]:
-    return {
-        "stream": report.stream,
-        "ok": report.is_right,
-        "deep": report.deep,
-        "range_counts": report.counts,
-        "record_count": report.record_count,
-        "object_count": report.object_count,
-        "read_bytes": report.read_bytes,
-        "ranges": report.ranges,
+        "copies": [{"server": name} | asdict(verdict) for name, verdict in by_copy.items()],
+        "objects": [{"key": key} | asdict(verdict) for key, verdict in by_object.items()],
     }
 
 
@@ -219,9 +202,9 @@ def _show(report: Report) -> None:
             at = f" at {each['offset']}" if each["offset"] is not None else ""
             why = f": {each['why']}" if each["why"] else ""
             click.echo("  " + printable(f"{where} {each['result']}{at}{why}"))
-    counts = ", ".join(f"{count} {word}" for word, count in report.counts.items()) or "no records"
+    counts = ", ".join(f"{count} {word}" for word, count in report.range_counts.items()) or "no records"
     click.echo(
-        f"{report.stream}: {counts} of {show_count(sum(report.counts.values()), 'range')}; "
+        f"{report.stream}: {counts} of {show_count(sum(report.range_counts.values()), 'range')}; "
         f"{show_count(report.record_count, 'record')}, {show_count(report.object_count, 'object')}, "
         f"{show_bytes(report.read_bytes)} read"
     )

@@ -7,15 +7,14 @@ is on a thread, piece by piece, so that the rate and an interrupt count between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from pdctl.inspection import object_checks as checks
-from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, Verdict
+from pdctl.inspection.compare_sums import DIFFERS, MISSING, OK, UNREACHABLE, Verdict
 from pdctl.inspection.pace import ReadPace
 from pdctl.inspection.verify_copies import CopyVerifier
 from rangelog_core.errors import ConfigInvalid, RangelogError
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import object_pages
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 if TYPE_CHECKING:
@@ -50,7 +49,9 @@ class ObjectVerifier:
         """Return what was found of each object with records of [start, end); `source`: a copy to compare rows with."""
         found: dict[str, Verdict] = {}
         position = start
-        async for described in self._objects(of.stream_id, start):
+        request = pd_pb2.ListObjectsRequest(stream_id=of.stream_id, from_offset=start, page_size=_PAGE_SIZE)
+        pages = object_pages(self._client.metadata.pd, request, self._timeout_s)
+        async for described in (each async for objects in pages for each in objects):
             if described.start_offset >= end:
                 break
             if described.start_offset > position:
@@ -82,9 +83,11 @@ class ObjectVerifier:
             return checks.failed(error, low)
 
     async def _digest(self, described: common_pb2.Object) -> Verdict:
+        from rangelog_tier.storing import prove_pieces
+
         try:
             store = await self._opened()
-            pieces = checks.digest_pieces(store, described)
+            pieces = prove_pieces(store, described)
             while (size_bytes := await asyncio.to_thread(next, pieces, None)) is not None:
                 await self._pace.spend(size_bytes)
         except RangelogError as error:
@@ -106,26 +109,17 @@ class ObjectVerifier:
             await self._pace.spend(group.span.size)
             position = first
             while position < last:
-                batches = await self._copies.fetch(of, source, position, last)
-                others = await asyncio.to_thread(checks.batches_as_rows, batches, position, last)
+                try:
+                    batches = await self._copies.fetch(of, source, position, last)
+                    others = await asyncio.to_thread(checks.batches_as_rows, batches, position, last)
+                except RangelogError as error:  # of the copy, not of the object
+                    return Verdict(UNREACHABLE, None, f"nothing to compare with on {source.server}: {error.message}")
                 part = rows.slice(position - first, others.num_rows)
                 number = await asyncio.to_thread(checks.first_difference, part, others)
                 if number is not None:
                     return Verdict(DIFFERS, position + number, f"another record than on {source.server}")
                 position += others.num_rows
         return Verdict()
-
-    async def _objects(self, stream_id: int, start: int) -> AsyncIterator[common_pb2.Object]:
-        request = pd_pb2.ListObjectsRequest(
-            knows_encryption=True, stream_id=stream_id, from_offset=start, page_size=_PAGE_SIZE
-        )
-        while True:
-            page = await self._client.metadata.pd.call(request, pd_pb2.ListObjectsResponse, timeout_s=self._timeout_s)
-            for each in page.objects:
-                yield each
-            if not goes_on(page.more, page.objects):
-                return
-            request.from_offset = page.objects[-1].end_offset
 
     async def _opened(self) -> ObjectStore:
         if self._store is None:

@@ -12,7 +12,7 @@ import click
 from pdctl.members.handing_over import lead_away, transfer
 from pdctl.members.snapshot import snapshot
 from pdctl.members.views import COLUMNS, members_view, remark
-from pdctl.output import emit_data, emit_list
+from pdctl.output import emit_data, emit_done, emit_list
 from pdctl.session import Session, confirm, output_option, session_of
 from rangelog_core.errors import InvalidArgument, MemberNotFound, RequestTimeout, Unavailable
 
@@ -148,10 +148,7 @@ def transfer_leader(session: Session, name: str | None, away_from: str | None, w
         leader = session.with_pd(lambda pd: lead_away(pd, away_from, wait_s))
     else:
         leader = session.with_pd(lambda pd: transfer(pd, name or "", session.timeout_s))
-    if output == "table":
-        click.echo(f"{leader} leads")
-    else:
-        emit_data({"leader": leader}, output)
+    emit_done(f"{leader} leads", {"leader": leader}, output)
 
 
 # ---- inside

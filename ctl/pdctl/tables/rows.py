@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pdctl.output import emit_data
+from pdctl.output import emit_done
 from pdctl.record_text import json_line, printed_bytes, shown_bytes, yaml_item
 from pdctl.session import NothingFound, Session, output_option, session_of
 from pdctl.topics.options import topic_argument
@@ -26,10 +27,17 @@ _stale_option = click.option("--stale", is_flag=True, help="Read without the pro
 _raw_output = output_option(more=("raw",))
 
 
-async def _table(session: Session, client: Client, name: TopicName) -> Table:
-    """Return a table. Raises TopicNotFound, TopicKindForbids, Unavailable: in time if no placement driver answers."""
-    await client.tables.describe(str(name), timeout_s=session.timeout_s)
-    return client.table(str(name))
+_T = TypeVar("_T")
+
+
+def _with_table(session: Session, name: TopicName, work: Callable[[Table], Coroutine[Any, Any, _T]]) -> _T:
+    """Run `work` on a table. Raises TopicNotFound, TopicKindForbids, Unavailable: in time if no placement driver answers."""
+
+    async def run(client: Client) -> _T:
+        await client.tables.describe(str(name), timeout_s=session.timeout_s)
+        return await work(client.table(str(name)))
+
+    return session.with_client(run)
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -55,13 +63,10 @@ def get(session: Session, name: TopicName, keys: tuple[str, ...], family: str | 
       pdctl table get counts UA -o raw
     """
     wanted = [os.fsencode(each) for each in keys]
-
-    async def work(client: Client) -> list[TableRow | None]:
-        table = await _table(session, client, name)
-        return await table.get_many(wanted, family=_bytes(family), stale=stale, timeout_s=session.timeout_s)
-
+    options: dict[str, Any] = {"family": _bytes(family), "stale": stale, "timeout_s": session.timeout_s}
+    rows = _with_table(session, name, lambda table: table.get_many(wanted, **options))
     missing: list[str] = []
-    for key, row in zip(keys, session.with_client(work), strict=True):
+    for key, row in zip(keys, rows, strict=True):
         if row is None:
             missing.append(repr(key))
         else:
@@ -103,16 +108,9 @@ def put(
     if if_absent and if_version is not None:
         raise click.UsageError("--if-absent and --if-version exclude each other")
     write = TablePut(os.fsencode(key), _value(value), if_version, if_absent)
-
-    async def work(client: Client) -> int:
-        table = await _table(session, client, name)
-        return await table.update([write], family=_bytes(family), timeout_s=session.timeout_s)
-
-    version = session.with_client(work)
-    if output == "table":
-        click.echo(f"version {version}")
-    else:
-        emit_data({"table": str(name), "key": shown_bytes(write.key), "version": version}, output)
+    options: dict[str, Any] = {"family": _bytes(family), "timeout_s": session.timeout_s}
+    version = _with_table(session, name, lambda table: table.update([write], **options))
+    emit_done(f"version {version}", {"table": str(name), "key": shown_bytes(write.key), "version": version}, output)
 
 
 def _value(value: str | None) -> bytes:
@@ -143,39 +141,37 @@ def delete(
       pdctl table delete counts UA --if-version 5
     """
     wanted = os.fsencode(key)
-
-    async def work(client: Client) -> bool:
-        table = await _table(session, client, name)
-        return await table.delete(wanted, if_version=if_version, family=_bytes(family), timeout_s=session.timeout_s)
-
-    was_there = session.with_client(work)
-    if output == "table":
-        click.echo("removed" if was_there else "there was no such row")
-    else:
-        emit_data({"table": str(name), "key": shown_bytes(wanted), "removed": was_there}, output)
+    options: dict[str, Any] = {"if_version": if_version, "family": _bytes(family), "timeout_s": session.timeout_s}
+    was_there = _with_table(session, name, lambda table: table.delete(wanted, **options))
+    said = "removed" if was_there else "there was no such row"
+    emit_done(said, {"table": str(name), "key": shown_bytes(wanted), "removed": was_there}, output)
 
 
-def _bounds_options(command: Any) -> Any:
-    for option in (
+def _bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the bounds of rows to a command, which gets `bounds` as the client takes them; empty: none is given."""
+
+    @functools.wraps(command)
+    def call(
+        *args: Any, prefix: str | None, start: str | None, end: str | None, family: str | None, **others: Any
+    ) -> Any:
+        given = {"prefix": prefix, "start": start, "end": end, "family": family}
+        bounds = {name: os.fsencode(text) for name, text in given.items() if text is not None}
+        if others["all_families"] and bounds:
+            raise click.UsageError("--all-families goes with no other bound")
+        return command(*args, bounds=bounds, **others)
+
+    options = (
         click.option("--all-families", is_flag=True, help="All rows: those without a family, and those of each one."),
         _family_option,
         click.option("--end", metavar="KEY", help="Only keys before it."),
         click.option("--start", metavar="KEY", help="Only keys from it on."),
         click.option("--prefix", metavar="TEXT", help="Only keys that begin so."),
-    ):
-        command = option(command)
-    return command
+    )
+    return functools.reduce(lambda made, option: option(made), options, call)
 
 
-def _bounds(prefix: str | None, start: str | None, end: str | None, family: str | None) -> dict[str, Any]:
-    """Return the bounds as the client takes them; empty: none is given."""
-    given = {"prefix": prefix, "start": start, "end": end, "family": family}
-    return {name: os.fsencode(text) for name, text in given.items() if text is not None}
-
-
-def _check_families(bounds: dict[str, Any], all_families: bool) -> None:
-    if all_families and bounds:
-        raise click.UsageError("--all-families goes with no other bound")
+def _scan(table: Table, bounds: dict[str, Any], all_families: bool, **options: Any) -> AsyncIterator[TableRow]:
+    return table.scan_all(**options) if all_families else table.scan(**bounds, **options)
 
 
 @click.command()
@@ -188,10 +184,7 @@ def _check_families(bounds: dict[str, Any], all_families: bool) -> None:
 def scan(
     session: Session,
     name: TopicName,
-    prefix: str | None,
-    start: str | None,
-    end: str | None,
-    family: str | None,
+    bounds: dict[str, Any],
     all_families: bool,
     limit: int | None,
     stale: bool,
@@ -207,17 +200,12 @@ def scan(
       pdctl table scan counts --prefix U --limit 10
       pdctl table scan accounts --family team-a -o json
     """
-    bounds = _bounds(prefix, start, end, family)
-    _check_families(bounds, all_families)
 
-    async def work(client: Client) -> None:
-        table = await _table(session, client, name)
-        options: dict[str, Any] = {"limit": limit, "stale": stale, "timeout_s": session.timeout_s}
-        rows = table.scan_all(**options) if all_families else table.scan(**bounds, **options)
-        async for row in rows:
+    async def work(table: Table) -> None:
+        async for row in _scan(table, bounds, all_families, limit=limit, stale=stale, timeout_s=session.timeout_s):
             _write(_ROWS[output](row))
 
-    session.with_client(work)
+    _with_table(session, name, work)
 
 
 @click.command()
@@ -230,10 +218,7 @@ def scan(
 def watch(
     session: Session,
     name: TopicName,
-    prefix: str | None,
-    start: str | None,
-    end: str | None,
-    family: str | None,
+    bounds: dict[str, Any],
     all_families: bool,
     with_rows: bool,
     count_max: int | None,
@@ -249,16 +234,14 @@ def watch(
       pdctl table watch counts
       pdctl table watch counts --prefix U --with-rows -o json
     """
-    bounds = _bounds(prefix, start, end, family)
-    _check_families(bounds, all_families)
 
-    async def work(client: Client) -> None:
-        table = await _table(session, client, name)
-        limit: dict[str, Any] = {"timeout_s": session.timeout_s}
-        watched = await table.watch(all_families=all_families, **bounds, **limit)  # from before the rows are read
+    async def work(table: Table) -> None:
+        timeout_s = session.timeout_s
+        watched = await table.watch(
+            all_families=all_families, **bounds, timeout_s=timeout_s
+        )  # before the rows are read
         if with_rows:
-            rows = table.scan_all(**limit) if all_families else table.scan(**bounds, **limit)
-            async for row in rows:
+            async for row in _scan(table, bounds, all_families, timeout_s=timeout_s):
                 _write(_CHANGES[output](row))
             sys.stdout.buffer.flush()
         left = count_max if count_max is not None else -1
@@ -269,7 +252,7 @@ def watch(
             if left == 0:
                 return
 
-    session.with_client(work)
+    _with_table(session, name, work)
 
 
 def _write(data: bytes) -> None:

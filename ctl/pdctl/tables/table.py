@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import Session, confirm, output_option, session_of
 from pdctl.tables.rows import delete, get, put, scan, watch
 from pdctl.topics.options import topic_argument, yes_option
@@ -127,10 +127,7 @@ def drop(session: Session, name: TopicName, yes: bool, output: str) -> None:
     """
     confirm(str(name), f"This deletes table {name} with all its rows", yes=yes)
     session.with_client(lambda client: client.tables.delete(str(name), timeout_s=session.timeout_s))
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"table": str(name), "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"table": str(name), "deleted": True}, output)
 
 
 def _view(found: TableInfo) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rangelog_core.errors import StaleMapVersion
+from rangelog_core.net.pages import pages_by_token
 
 if TYPE_CHECKING:
     from rangelog_core.key_ranges import KeyRange
@@ -76,22 +77,17 @@ async def _list_shards_once(pd: PdClient, request: topic_pb2.ListShardsRequest, 
     """Return the listing, or None if the map changed between two pages."""
     from rangelog_proto.v1 import topic_pb2
 
-    topics = pd
     request.page_token = ""
     shards: dict[int, topic_pb2.Shard] = {}
     owners: dict[int, broker_pb2.Assignment] = {}
     first: topic_pb2.Topic | None = None
-    while True:
-        page = await topics.call(request, topic_pb2.ListShardsResponse, timeout_s=timeout_s)
-        if first is None:
-            first = page.topic
-        elif (page.topic.topic_id, page.topic.map_version) != (first.topic_id, first.map_version):
+    async for page in pages_by_token(pd, request, topic_pb2.ListShardsResponse, timeout_s):
+        first = first or page.topic
+        if (page.topic.topic_id, page.topic.map_version) != (first.topic_id, first.map_version):
             return None
         shards.update((each.shard_id, each) for each in page.shards)
         owners.update((each.shard_id, each) for each in page.owners)
-        if not page.next_page_token:
-            return Listing(page.topic, shards, owners)
-        request.page_token = page.next_page_token
+    return Listing(page.topic, shards, owners)
 
 
 async def broker_counts(pd: PdClient, timeout_s: float) -> broker_pb2.ListBrokersResponse:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_one
+from pdctl.output import emit_done, emit_one
 from pdctl.session import Session, confirm, output_option, session_of
 from pdctl.stream_options import range_options
 from pdctl.topics.options import (
@@ -191,10 +191,8 @@ def delete(session: Session, name: TopicName, force: bool, no_wait: bool, wait_m
         return False
 
     whole = session.with_pd(work)
-    if output == "table":
-        click.echo(f"{name} is deleted" if whole else f"{name} is being deleted: see `pdctl task list`")
-    else:
-        emit_data({"topic": str(name), "deleted": whole}, output)
+    said = f"{name} is deleted" if whole else f"{name} is being deleted: see `pdctl task list`"
+    emit_done(said, {"topic": str(name), "deleted": whole}, output)
 
 
 @click.command("cancel-scale")

@@ -7,14 +7,14 @@ may be printed again after a failure, and none is left out.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.record_formats import OUTPUTS, check_terminal, renderer
+from pdctl.record_formats import OUTPUTS
+from pdctl.record_output import READ_PREFERENCE, RecordPrinter
 from pdctl.session import Session, output_option, session_of
 from pdctl.topics.options import table_instead, topic_argument
 from pdctl.topics.places import CutFileType, PlaceType
@@ -41,8 +41,7 @@ _SHAPE_OF = {"table": "text", "json": "json", "yaml": "yaml", "raw": "value"}
 @click.option(
     "--idle", "idle_ms", type=Duration(), metavar="DURATION", help="Stop when no record has come for so long."
 )
-@click.option("--read-preference", type=click.Choice(["hot_first", "cold_first", "hot_only", "cold_only"]),
-              help="Without --group.  [default: hot_first]")  # fmt: skip
+@click.option("--read-preference", type=READ_PREFERENCE, help="Without --group.  [default: hot_first]")
 @click.option("--format", "shape", type=click.Choice(OUTPUTS),
               help="In place of -o. text: shard, offset, time, key and value. value: the bytes and a newline. json: an object "
               "per record. raw: the values' bytes alone. prefixed: four bytes of length before each value.")  # fmt: skip
@@ -82,7 +81,8 @@ def consume(
         if end is not None or read_preference is not None:
             raise click.UsageError("--to-cut and --read-preference do not go with --group")
         check_name("group", group)
-    out = _Output(shape or _SHAPE_OF[output], count_max)
+    shape = shape or _SHAPE_OF[output]
+    out = RecordPrinter(shape, count_max, escapes=shape == "text")
 
     async def work(client: Client) -> None:
         from rangelog import TopicRecord
@@ -101,18 +101,14 @@ def consume(
         )
         async with aclosing(reader.chunks()) as chunks:
             async for chunk in _until_idle(chunks, idle_ms):
-                for record in chunk.records:
-                    if out.write(TopicRecord(chunk.shard_id, *record)):
-                        break
-                out.flush()
-                if out.is_full:
+                if out.write_chunk(TopicRecord(chunk.shard_id, *record) for record in chunk.records):
                     return
 
     session.with_client(work)
 
 
 async def _consume_in_group(
-    client: Client, topic: str, group: str, start: Any, out: _Output, idle_ms: int | None
+    client: Client, topic: str, group: str, start: Any, out: RecordPrinter, idle_ms: int | None
 ) -> None:
     """Print as a member. A record counts as processed when the next one is asked for: by then it was flushed."""
     member = client.group(group, topic, start=start, auto_commit_s=_COMMIT_S)
@@ -120,12 +116,9 @@ async def _consume_in_group(
         await member.open()
         async with aclosing(aiter(member)) as records:  # type: ignore[type-var]
             async for record in _until_idle(records, idle_ms):
-                if record.topic == topic:
-                    is_full = out.write(record)
-                    out.flush()
-                    if is_full:
-                        await member.commit()
-                        return
+                if record.topic == topic and out.write_chunk([record]):
+                    await member.commit()
+                    return
     finally:
         await member.close()
 
@@ -140,29 +133,3 @@ async def _until_idle(items: AsyncIterator[Any], idle_ms: int | None) -> AsyncIt
         except (StopAsyncIteration, TimeoutError):
             return
         yield item
-
-
-class _Output:
-    """Standard output, up to a number of records."""
-
-    def __init__(self, shape: str, count_max: int | None) -> None:
-        on_terminal = sys.stdout.isatty()
-        check_terminal(shape, on_terminal=on_terminal)
-        self._render = renderer(shape, on_terminal=on_terminal or shape == "text")
-        self._left = count_max if count_max is not None else -1
-        self._out = sys.stdout.buffer
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no record is wanted any more."""
-        return self._left == 0
-
-    def write(self, record: Any) -> bool:
-        """Write a record of a topic; return whether it is the last one."""
-        self._out.write(self._render(record))
-        self._left -= 1
-        return self.is_full
-
-    def flush(self) -> None:
-        """Hand what was written to the system."""
-        self._out.flush()

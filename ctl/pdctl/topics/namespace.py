@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.output import emit_done, emit_list, emit_one, field
 from pdctl.session import Session, confirm, output_option, session_of
 from pdctl.units import show_time
+from rangelog_core.net.pages import pages_by_token
 
 _PAGE_SIZE = 500
 _COLUMNS = [field("NAME", "name"), field("CREATED", "created_ms", show_time)]
@@ -56,14 +57,9 @@ def list_namespaces(session: Session, prefix: str, output: str) -> None:
     from rangelog_proto.v1 import topic_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
         request = topic_pb2.ListNamespacesRequest(prefix=prefix, page_size=_PAGE_SIZE)
-        while True:
-            page = await pd.call(request, topic_pb2.ListNamespacesResponse, timeout_s=session.timeout_s)
-            found += [namespace_view(each) for each in page.namespaces]
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = pages_by_token(pd, request, topic_pb2.ListNamespacesResponse, session.timeout_s)
+        return [namespace_view(each) async for page in pages for each in page.namespaces]
 
     emit_list(session.with_pd(page_through), output, _COLUMNS, empty="there are no namespaces")
 
@@ -85,7 +81,4 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
     confirm(name, f"This deletes namespace {name}", yes=yes)
     request = topic_pb2.DeleteNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
     session.with_pd(lambda pd: pd.call(request, topic_pb2.DeleteNamespaceResponse, timeout_s=session.timeout_s))
-    if output == "table":
-        click.echo(f"{name} is deleted")
-    else:
-        emit_data({"namespace": name, "deleted": True}, output)
+    emit_done(f"{name} is deleted", {"namespace": name, "deleted": True}, output)

@@ -7,22 +7,17 @@ topic, and how many may be there; if any may be, the exit code is that of an unk
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
-from pdctl.lines import once, parts_of
 from pdctl.output import emit_data
-from pdctl.progress import progress
-from pdctl.record_input import ToRecord, check_values, input_option, part_name, splitter, time_of, to_record
+from pdctl.record_input import RecordInput, input_options, submit_all
 from pdctl.session import Session, output_option, session_of
 from pdctl.topics.options import SHARD, table_instead, topic_argument
 from pdctl.units import show_count
-from rangelog_core.errors import InvalidArgument, OutcomeUnknown, RangelogError, Unavailable
+from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_core.topic_names import TopicName
 
 if TYPE_CHECKING:
@@ -33,31 +28,12 @@ _SHARDS_SHOWN_MAX = 8
 
 @click.command()
 @topic_argument
-@click.argument("values", nargs=-1)
-@click.option("--file", "source", type=click.File("rb"), help="Read this file; - is standard input.")
-@input_option
-@click.option("--key", help="The key of every record.")
-@click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE; \\t is a tab.")
-@click.option("--key-field", metavar="NAME", help="Each line is a JSON object, with the key in this field.")
+@input_options("produce", key_field=True)
 @click.option("--shard", type=SHARD, help="Send to this shard, whatever the key.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; repeatable.")
 @output_option
 @session_of
 @table_instead("see `pdctl table put`")
-def produce(
-    session: Session,
-    name: TopicName,
-    values: tuple[str, ...],
-    source: BinaryIO | None,
-    shape: str,
-    crlf: bool,
-    key: str | None,
-    key_separator: str | None,
-    key_field: str | None,
-    shard: int | None,
-    headers: tuple[str, ...],
-    output: str,
-) -> None:
+def produce(session: Session, name: TopicName, given: RecordInput, shard: int | None, output: str) -> None:
     """Send records, each an argument or a line of input. Records of one key go to one shard, in order.
 
     Lines come from --file, else from standard input. Any number of producers may send to a topic. If it fails, the message
@@ -70,19 +46,8 @@ def produce(
       printf 'UA:first\\nAA:second\\n' | pdctl topic produce flights --key-separator :
       pdctl topic consume flights --format json | pdctl topic produce copy --format json
     """
-    if values and source is not None:
-        raise click.UsageError("give values or --file, not both")
-    if not values and source is None and sys.stdin.isatty():
-        raise click.UsageError("nothing to produce: give values, --file FILE, or pipe lines in")
-    check_values(values, shape)
-    make = to_record(shape, key, key_separator, headers, key_field)
-    given = [os.fsencode(each) for each in values]
-    parts = once(given) if given else parts_of(source or sys.stdin.buffer, splitter(shape, crlf=crlf))
-    noun = part_name(shape)
-    sent = session.with_client(
-        lambda client: _produce(client, str(name), parts, make, shard, session.timeout_s, noun=noun)
-    )
-    shards = {str(each): sent.shards[each].as_dict() for each in sorted(sent.shards)}
+    sent = session.with_client(lambda client: _produce(client, str(name), given, shard, session.timeout_s))
+    shards = {str(each): asdict(sent.shards[each]) for each in sorted(sent.shards)}
     if output != "table":
         emit_data({"topic": str(name), "count": sent.acked, "shards": shards}, output)
     elif sent.acked:
@@ -98,10 +63,6 @@ class InShard:
     count: int
     first_offset: int
     last_offset: int
-
-    def as_dict(self) -> dict[str, int]:
-        """Return what is printed."""
-        return {"count": self.count, "first_offset": self.first_offset, "last_offset": self.last_offset}
 
 
 @dataclass
@@ -159,23 +120,15 @@ def _counted(count: int) -> str:
     return f"{count} {'is' if count == 1 else 'are'}"
 
 
-async def _produce(
-    client: Client,
-    topic: str,
-    pieces: AsyncIterator[list[bytes]],
-    make: ToRecord,
-    shard: int | None,
-    timeout_s: float,
-    *,
-    noun: str = "line",
-) -> Sent:
+async def _produce(client: Client, topic: str, given: RecordInput, shard: int | None, timeout_s: float) -> Sent:
     """Send all records. Raises the first error of any of them, with what has become of all that were sent."""
     sent = Sent()
     producer = client.producer(topic, append_timeout_s=timeout_s, open_timeout_s=timeout_s)
     try:
         async with producer:
-            with progress("produce", shown=sys.stderr.isatty()) as advance:
-                await _send(producer, pieces, make, shard, sent, advance, noun)
+            await submit_all(producer, given, sent.note, verb="produce", check=sent.check, shard=shard)
+            await asyncio.sleep(0)  # the callbacks of the last acks
+            sent.check()
     except RangelogError as error:
         await asyncio.sleep(0)  # the callbacks of futures that the close has ended
         raise _explained(error, sent) from error
@@ -184,44 +137,6 @@ async def _produce(
         click.echo(f"pdctl: interrupted: {sent}{sent.places()}", err=True)
         raise
     return sent
-
-
-async def _send(
-    producer: Any,
-    pieces: AsyncIterator[list[bytes]],
-    make: ToRecord,
-    shard: int | None,
-    sent: Sent,
-    advance: Any,
-    noun: str,
-) -> None:
-    """Send all records; of an input with an invalid one those before it."""
-    count = 0
-    try:
-        async for parts in pieces:
-            for part in parts:
-                await producer.ready()
-                try:
-                    record = make(part)
-                    producer.submit(
-                        record.value,
-                        key=record.key,
-                        headers=record.headers or None,
-                        timestamp=time_of(record),
-                        shard=shard,
-                    ).add_done_callback(sent.note)
-                except InvalidArgument as error:
-                    error.message = f"{noun} {count + 1}: {error.message}"
-                    raise
-                count += 1
-            sent.check()
-            advance(count)
-    except InvalidArgument:
-        await producer.flush()
-        raise
-    await producer.flush()
-    await asyncio.sleep(0)  # the callbacks of the last acks
-    sent.check()
 
 
 def _explained(error: RangelogError, sent: Sent) -> RangelogError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, field
+from pdctl.output import emit_data, emit_done, emit_list, field
 from pdctl.session import Session, output_option, session_of
 from pdctl.topics.options import SHARD, progress_line, table_instead, topic_argument, wait_options
 from pdctl.topics.text import KeyType, show_key, show_key_range
@@ -183,10 +183,7 @@ def move(session: Session, name: TopicName, shard_id: int, broker: str, output: 
       pdctl shard move flights 0 broker2
     """
     found = session.with_pd(lambda pd: _move(pd, name, shard_id, broker, session.timeout_s))
-    if output == "table":
-        click.echo(f"shard {shard_id} of {name} is assigned to {broker}: see `pdctl shard list {name}`")
-    else:
-        emit_data(found, output)
+    emit_done(f"shard {shard_id} of {name} is assigned to {broker}: see `pdctl shard list {name}`", found, output)
 
 
 async def _move(pd: PdClient, name: TopicName, shard_id: int, broker: str, timeout_s: float) -> dict[str, Any]:

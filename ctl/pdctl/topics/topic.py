@@ -21,6 +21,7 @@ from pdctl.units import show_time
 from rangelog_core.errors import NamespaceExists, NamespaceNotFound
 from rangelog_core.key_ranges import KeyRange
 from rangelog_core.limits import COMMAND_SHARDS_MAX
+from rangelog_core.net.pages import pages_by_token
 from rangelog_core.topic_names import DEFAULT_NAMESPACE, TopicName
 
 if TYPE_CHECKING:
@@ -158,18 +159,10 @@ def list_topics(
         raise click.UsageError(f"--prefix goes with --namespace, such as --namespace {DEFAULT_NAMESPACE}")
 
     async def page_through(pd: PdClient) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
         request = topic_pb2.ListTopicsRequest(namespace=namespace, prefix=prefix, tags=dict(tags), page_size=_PAGE_SIZE)
-        while True:
-            page = await pd.call(request, topic_pb2.ListTopicsResponse, timeout_s=session.timeout_s)
-            found += [
-                topic_view(each)
-                for each in page.topics
-                if with_tables or each.config.kind != topic_pb2.TOPIC_KIND_TABLE
-            ]
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = pages_by_token(pd, request, topic_pb2.ListTopicsResponse, session.timeout_s)
+        found = [each async for page in pages for each in page.topics]
+        return [topic_view(each) for each in found if with_tables or each.config.kind != topic_pb2.TOPIC_KIND_TABLE]
 
     columns = [COLUMNS[0], KIND, *COLUMNS[1:]] if with_tables else COLUMNS
     emit_list(session.with_pd(page_through), output, columns, empty="there are no topics")

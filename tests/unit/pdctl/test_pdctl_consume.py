@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pdctl.topics import consume as module
+from pdctl.record_output import RecordPrinter
 from rangelog import Cut, Record, TopicChunk
 from rangelog._consume.group_records import GroupRecord
 from rangelog_core.errors import OffsetTrimmed
@@ -113,7 +113,7 @@ def test_a_member_does_not_commit_what_it_could_not_print(
         if flushed == 3:
             raise RuntimeError("the output is gone")
 
-    monkeypatch.setattr(module._Output, "flush", flush)
+    monkeypatch.setattr(RecordPrinter, "flush", flush)
     client.member = FakeMember(group_records(b"a", b"b", b"c", b"d"), then_waits=True)
     assert run("topic", "consume", "t", "--group", "g").exit_code == 1
     assert (client.member.committed, client.member.closed) == (2, True)

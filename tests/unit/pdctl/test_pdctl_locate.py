@@ -11,10 +11,11 @@ import pytest
 
 from pdctl.inspection.compare_sums import DIFFERS, MISSING, UNREACHABLE
 from pdctl.inspection.locate import _parse, _replica_view
-from pdctl.inspection.object_checks import digest_pieces, failed, first_difference
+from pdctl.inspection.object_checks import failed, first_difference
 from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, RangeDropped, RangeNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
 from rangelog_tier.file_store import FileStore
+from rangelog_tier.storing import prove_pieces
 
 REPLICA = common_pb2.Replica(server="rs1", data_address="h:1", health="SERVER_HEALTH_ALIVE")
 
@@ -80,19 +81,19 @@ def _listed(key: str, data: bytes, **changes: Any) -> common_pb2.Object:
 
 def test_an_object_has_its_digest_or_differs(store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read piece by piece: right, with a flipped bit, with another size, and not there at all."""
-    monkeypatch.setattr("pdctl.inspection.object_checks.PIECE_BYTES", 1_000)
+    monkeypatch.setattr("rangelog_tier.storing.PIECE_BYTES", 1_000)
     data = bytes(range(256)) * 10
     store.put_if_absent("a/b", data)
-    assert sum(digest_pieces(store, _listed("a/b", data))) == len(data)
+    assert sum(prove_pieces(store, _listed("a/b", data))) == len(data)
     (tmp_path / "a" / "b").chmod(0o644)
     (tmp_path / "a" / "b").write_bytes(b"x" + data[1:])
     with pytest.raises(Corruption, match="digest"):
-        list(digest_pieces(store, _listed("a/b", data)))
+        list(prove_pieces(store, _listed("a/b", data)))
     (tmp_path / "a" / "b").write_bytes(data[1:])
     with pytest.raises(Corruption, match="2559 bytes, not 2560"):
-        list(digest_pieces(store, _listed("a/b", data)))
+        list(prove_pieces(store, _listed("a/b", data)))
     with pytest.raises(ObjectNotFound):
-        list(digest_pieces(store, _listed("a/c", data)))
+        list(prove_pieces(store, _listed("a/c", data)))
 
 
 def test_errors_of_the_store_are_told_apart() -> None:

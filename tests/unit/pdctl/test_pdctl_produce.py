@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pdctl.record_input import RecordInput
 from pdctl.topics.line_keys import key_before, key_in_field, same_key
 from pdctl.topics.produce import InShard, Sent, _produce
 from rangelog import AppendRecord, Record, TopicChunk
@@ -94,6 +95,14 @@ def test_a_bad_line_keeps_those_before_it(client: FakeClient, run: Pdctl) -> Non
     )
 
 
+def test_a_bad_line_is_named_though_those_before_it_are_in_doubt(client: FakeClient, run: Pdctl) -> None:
+    """The exit code is that of the doubt."""
+    client.outcomes = {b"1": None}
+    client.fails = AppendTimeout("not acked within 10 s")
+    message = run.fails(4, "topic", "produce", "t", "--key-separator", ":", input=b"a:1\nnone\n")
+    assert message.startswith("line 2: ") and "(0 records are acked, 1 may be in the topic)" in message
+
+
 def test_a_time_out_counts_what_may_be_there(client: FakeClient, run: Pdctl) -> None:
     """Exit code 4: acked records, and those without an outcome, which the end of the producer leaves in doubt."""
     client.outcomes = {b"b": None, b"c": None}
@@ -132,7 +141,7 @@ async def test_an_interruption_states_what_is_in_doubt(client: FakeClient, capsy
             waits.set()
             await asyncio.Event().wait()
 
-        command = asyncio.create_task(_produce(any_client, "t", pieces(), AppendRecord, None, 10.0))
+        command = asyncio.create_task(_produce(any_client, "t", RecordInput(pieces(), AppendRecord), None, 10.0))
         await waits.wait()
         command.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -223,7 +232,7 @@ def test_input_that_is_not_of_its_format(client: FakeClient, run: Pdctl) -> None
 
 def test_bytes_are_not_for_a_terminal(client: FakeClient, run: Pdctl, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before anything is asked for; a value has its control characters escaped there."""
-    from pdctl.topics import consume
+    from pdctl import record_output
 
     class Terminal:
         buffer = io.BytesIO()
@@ -231,7 +240,7 @@ def test_bytes_are_not_for_a_terminal(client: FakeClient, run: Pdctl, monkeypatc
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(consume, "sys", SimpleNamespace(stdout=Terminal()))
+    monkeypatch.setattr(record_output, "sys", SimpleNamespace(stdout=Terminal()))
     for shape in ("raw", "prefixed"):
         assert "not for a terminal" in run.fails(2, "topic", "consume", "t", "--format", shape)
     consumed(client, run, "--format", "value")

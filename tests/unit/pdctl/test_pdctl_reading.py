@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdctl import appending
+from pdctl import appending, record_input
 from pdctl.main import main
 from rangelog import Client
 from rangelog.testing import FakeCluster
@@ -215,7 +215,7 @@ def test_an_interrupted_append_says_what_is_acked(
 ) -> None:
     """How many records, from which offset, and how many are under way."""
     sent: list[asyncio.Future[Any]] = []
-    real = appending._submit
+    real = record_input._submit
 
     def submit(*arguments: Any) -> asyncio.Future[Any]:
         sent.append(real(*arguments))
@@ -233,9 +233,8 @@ def test_an_interrupted_append_says_what_is_acked(
             await asyncio.Event().wait()
 
         async with memory.client() as client:
-            command = asyncio.create_task(
-                appending._append(client, "some", pieces(), AppendRecord, "line", timeout_s=10.0)
-            )
+            given = record_input.RecordInput(pieces(), AppendRecord)
+            command = asyncio.create_task(appending._append(client, "some", given, 10.0))
             await waits.wait()
             command.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -247,7 +246,7 @@ def test_an_interrupted_append_says_what_is_acked(
         async with memory.client() as client:
             await client.create_stream("some")
 
-    monkeypatch.setattr(appending, "_submit", submit)
+    monkeypatch.setattr(record_input, "_submit", submit)
     asyncio.run(create())
     asyncio.run(interrupted([b"c"]))
     assert capsys.readouterr().err == (

@@ -6,8 +6,6 @@ their checksums, and the digest is that of all of it.
 
 from __future__ import annotations
 
-import hashlib
-
 from rangelog_core.errors import Corruption
 from rangelog_core.limits import KIB, MIB
 from rangelog_core.object_keys import parse_object_key
@@ -16,12 +14,12 @@ from rangelog_tier.object_cipher import is_encrypted, key_id_of
 from rangelog_tier.object_reader import ObjectReader, checksum
 from rangelog_tier.object_store import ObjectStore
 from rangelog_tier.restore.known import DescribedObject
+from rangelog_tier.storing import stored_digest
 
 _TAIL_BYTES = 64 * KIB
 _SIZE_BYTES_MIN = 12  # magic, footer length, magic
 _LAST_BYTES = 8  # footer length and magic
 _FOOTER_BYTES_MAX = 64 * MIB
-_READ_BYTES = 4 * MIB
 ROW_GROUPS_MAX = 512
 """Of an object with more none is told: its readers get them from the footer."""
 
@@ -66,13 +64,5 @@ def describe(store: ObjectStore, key: str, size_bytes: int, *, whole: bool) -> D
     if whole:
         for _ in reader.read(place.start_offset, place.end_offset):
             pass
-        found.digest = digest_of(store, key, size_bytes)
+        found.digest = stored_digest(store, key, size_bytes)
     return DescribedObject(found, told.get("rangelog.stream", ""))
-
-
-def digest_of(store: ObjectStore, key: str, size_bytes: int) -> str:
-    """Return the digest of an object's bytes. Raises ObjectNotFound, InvalidArgument (too short), Unavailable."""
-    digest = hashlib.sha256()
-    for start in range(0, size_bytes, _READ_BYTES):
-        digest.update(store.get_range(key, start, min(_READ_BYTES, size_bytes - start)))
-    return f"sha256:{digest.hexdigest()}"

@@ -27,10 +27,11 @@ from rangelog_proto.v1.restore_pb2 import TierSnapshotHeader
 from rangelog_tier.encrypted_file import decrypt
 from rangelog_tier.encryption_keys import keys_of
 from rangelog_tier.object_store import ObjectStore
-from rangelog_tier.restore.describing import describe, digest_of
+from rangelog_tier.restore.describing import describe
 from rangelog_tier.restore.known import DescribedObject, KnownBucket, SavedRows, snapshot_rows
 from rangelog_tier.restore.plan import RestoreOptions, RestorePlan
 from rangelog_tier.restore.planning import ID_MAX, make_plan, needed
+from rangelog_tier.storing import stored_digest
 
 THREADS = 16
 NO_SNAPSHOT = "none"
@@ -292,7 +293,7 @@ def _damaged(store: ObjectStore, plan: RestorePlan, problems: list[str]) -> set[
     def is_damaged(key: str) -> bool:
         size_bytes, digest = digests[key]
         try:
-            return digest_of(store, key, size_bytes) != digest
+            return stored_digest(store, key, size_bytes) != digest
         except (ObjectNotFound, InvalidArgument):
             return True
 

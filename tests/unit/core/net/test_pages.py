@@ -10,7 +10,7 @@ import pytest
 from rangelog._metadata import Metadata
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.net.manifest_calls import _committed
-from rangelog_core.net.pages import goes_on
+from rangelog_core.net.pages import goes_on, pages_by_token
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.agent.lost_range_recovery import _ranges_of
 from rangelog_tier.scrub_sources import CommittedObjects
@@ -60,6 +60,21 @@ async def test_a_list_that_breaks_off_is_an_error(read: Any) -> None:
     with pytest.raises(ProtocolViolation, match="what was listed is not all"):
         await read(pd)
     assert pd.pages == 2
+
+
+async def test_a_list_goes_on_by_its_tokens() -> None:
+    """Each page is asked for behind the one before it, from the given token on; the page without a token is the last one."""
+    asked: list[str] = []
+
+    class Streams(CallsByName):
+        async def list_streams(self, request: pd_pb2.ListStreamsRequest, timeout_s: float) -> Any:
+            asked.append(request.page_token)
+            row = common_pb2.Stream(name=request.page_token)
+            return pd_pb2.ListStreamsResponse(streams=[row], next_page_token={"a": "b", "b": "c"}.get(row.name, ""))
+
+    request = pd_pb2.ListStreamsRequest(page_token="a")
+    pages = pages_by_token(Streams(), request, pd_pb2.ListStreamsResponse, 1.0)
+    assert [each.name async for page in pages for each in page.streams] == asked == ["a", "b", "c"]
 
 
 def test_a_list_ends_where_it_says_so() -> None:

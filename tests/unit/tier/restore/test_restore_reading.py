@@ -15,9 +15,10 @@ from rangelog_proto.v1.restore_pb2 import TierSnapshotHeader
 from rangelog_tier import open_object_store
 from rangelog_tier.object_store import ObjectStore
 from rangelog_tier.parquet import OBJECT_SCHEMA, ObjectWriter, WrittenObject
-from rangelog_tier.restore.describing import describe, digest_of
+from rangelog_tier.restore.describing import describe
 from rangelog_tier.restore.plan import RestoreOptions
 from rangelog_tier.restore.reading import NO_SNAPSHOT, BucketReading, read_bucket, read_plan, read_snapshot
+from rangelog_tier.storing import stored_digest
 from tests.support.lost_clusters import LostCluster, restored
 
 
@@ -215,5 +216,5 @@ def test_streams_come_back_by_their_manifests_alone(store: ObjectStore, tmp_path
     plan = read_plan(store, read(store, snapshot_id=NO_SNAPSHOT), RestoreOptions(), verify=True)
     assert plan.without_config == ["flights"]
     assert [each.key for each in plan.objects] == [key]
-    assert digest_of(store, key, written.size_bytes) == written.digest
+    assert stored_digest(store, key, written.size_bytes) == written.digest
     assert restored(plan).state.stream("flights").next_offset == 10
