@@ -12,6 +12,7 @@ from tests.mutants.mutant import Edit, Mutant, rare
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
 _APPENDER = "rangelog.protocol.appender"
+_REPLICATION = "rangelog.protocol.replication"
 _WINDOW = "rangelog.protocol.window"
 _REPLICA = "rangelog_server.ranges.replica"
 _STORE = "rangelog_server.ranges.store"
@@ -78,9 +79,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("seal-one", "one answer of three is enough for a seal", (
         Edit(_QUORUM, "    rank = acks - silent  # silent replicas count as the largest\n", "    rank = acks - silent + 1\n"),
         Edit(_QUORUM, _END, "    return known[-max(1, rank - 1)] if known and rank > 0 else None\n"),
-        Edit(_RECOVERY, "len(answers) < min(self.acks, left)", "len(answers) < min(self.acks - 1, left)"))),
+        Edit(_RECOVERY, "len(answers) < min(self._holders, left)", "len(answers) < min(self._holders - 1, left)"))),
     _one("no-copy", "a seal commits before two disks hold everything", _RECOVERY,
-         "order[1 : self.acks] if answers[target] < end", "order[1 : self.acks] if answers[target] < 0"),
+         "order[1 : self._holders] if answers[target] < end", "order[1 : self._holders] if answers[target] < 0"),
     _rare("doubtful-counts", "an answer from a torn tail counts as the truth", _RECOVERY,
           "if dead >= self.acks - 1 > 0 else (Answer.TRUTHFUL,)", "if True else (Answer.TRUTHFUL,)",
           "tests/scenarios/test_scenarios.py"),
@@ -130,8 +131,8 @@ MUTANTS: tuple[Mutant, ...] = (
          "range_server/ranges/test_crash_in_recovery.py"),
     _one("reply-before-flush", "an append is answered when it was taken", _STORE,
          "        memory = memory and core.durable_offset >= hosted.strict_end\n", "        memory = True\n"),
-    _one("ack-at-one", "one durable copy is enough for an ack", _WINDOW,
-         "for progress in self.replicas.values()], self.acks)", "for progress in self.replicas.values()], 1)"),
+    _one("ack-at-one", "one durable copy is enough for an ack", _REPLICATION,
+         "for member in members], self.acks)", "for member in members], 1)"),
     _one("gaps", "a replica takes a batch beyond its end", _REPLICA, "            if base == expected:\n",
          "            if base >= expected:\n"),
     _one("no-freeze", "the writer goes on acking while its range is sealed", _APPENDER,

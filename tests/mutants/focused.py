@@ -21,6 +21,7 @@ from tests.mutants.placement import PLACEMENT
 from tests.mutants.quotas import QUOTAS
 from tests.mutants.repacks import REPACKS
 from tests.mutants.repairs import REPAIRS
+from tests.mutants.replication import REPLICATION
 from tests.mutants.restores import RESTORES
 from tests.mutants.rights import RIGHTS
 from tests.mutants.spark import SPARK
@@ -49,6 +50,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *GROUPS,
     *JOURNALS,
     *REPAIRS,
+    *REPLICATION,
     *CURSORS,
     *PLACEMENT,
     *INSPECTION,

@@ -39,7 +39,6 @@ ATTRIBUTES_LEFT = {
     "client/rangelog/_produce/runner.py::ProducerRunner": 24,
     "client/rangelog/_produce/shard_link.py::ShardLink": 17,
     "client/rangelog/_read/reader.py::SpanReader": 23,
-    "client/rangelog/protocol/appender.py::Appender": 17,
     "core/rangelog_core/net/data_connection.py::DataConnection": 17,
     "pd/rangelog_pd/consensus/pysyncobj_consensus.py::PySyncObjConsensus": 21,
     "pd/rangelog_pd/driver.py::Driver": 25,

@@ -58,8 +58,9 @@ from rangelog.protocol.append_effects import (
     Stopped as Stopped,
 )
 from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
+from rangelog.protocol.replication import ReplicaProgress, Star
 from rangelog.protocol.room import Room
-from rangelog.protocol.window import ReplicaProgress, SentBatch, Window
+from rangelog.protocol.window import SentBatch, Window
 from rangelog_core.batch import restamp
 from rangelog_core.errors import InternalError, RangelogError, StorageFull, WriterFenced
 from rangelog_core.ids import ReplicaId
@@ -120,7 +121,6 @@ class Appender:
         self._held_until_ms = 0.0
         self.held_ms = 0.0
         """For how long quotas have held this writer off in all, and will for what is owed now."""
-        self._waiting_end = 0
         self._leave_wanted = False
         self.room = Room()
         self._enter(opened, (), now_ms)
@@ -130,7 +130,7 @@ class Appender:
     @property
     def next_offset(self) -> int:
         """The offset at which the next batch starts."""
-        return self._waiting_end if self._waiting else self._window.end_offset
+        return self._waiting[-1].end_offset if self._waiting else self._window.end_offset
 
     @property
     def confirm_offset(self) -> int:
@@ -177,7 +177,7 @@ class Appender:
 
     def _calm_tick_ms(self, now_ms: float) -> float:
         after_ms, trouble, end_offset, lag_ms_max = TICK_CALM_MS, False, self._window.end_offset, 0.0
-        for progress in self._window.replicas.values():
+        for progress in self._window.members:
             if progress.failed or progress.slow or progress.unreachable:
                 trouble = True
             elif progress.durable_offset < end_offset:
@@ -196,7 +196,6 @@ class Appender:
         batch = SentBatch(base_offset, end_offset, data, now_ms)
         if self._waiting or now_ms < self._held_until_ms or self.phase is AppenderPhase.SEALING:
             self._waiting.append(batch)
-            self._waiting_end = end_offset
             return
         self._push(batch)
 
@@ -204,7 +203,7 @@ class Appender:
         window, base_offset, end_offset = self._window, batch.base_offset, batch.end_offset
         window.push(batch)
         following = []  # replicas that were sent everything before
-        for progress in window.replicas.values():
+        for progress in window.receivers:
             if progress.live and progress.sent_offset == base_offset:
                 progress.sent_offset = end_offset
                 following.append(progress.replica)
@@ -226,7 +225,8 @@ class Appender:
         progress.live = True
         progress.sent_offset = progress.durable_offset
         progress.progress_ms = now_ms
-        self._send(progress)
+        if progress in self._window.receivers:
+            self._send(progress)
 
     def disconnected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
         """The connection broke or failed: leave the range if there is a better placement."""
@@ -291,7 +291,7 @@ class Appender:
             self._release(now_ms)
         if self.phase is not AppenderPhase.OPEN:
             return
-        for progress in self._window.replicas.values():
+        for progress in self._window.members:
             self._judge(progress, now_ms)
         trouble = self._in_trouble()
         if not trouble and now_ms - self._entered_ms > CALM_MS:
@@ -317,7 +317,7 @@ class Appender:
             return
         self.phase = AppenderPhase.OPEN
         self._roll_after_ms = now_ms + ROLL_RETRY_MS
-        for progress in self._window.replicas.values():
+        for progress in self._window.members:
             progress.progress_ms = now_ms
         if self._window.unfreeze():
             self._report()
@@ -325,7 +325,7 @@ class Appender:
             for batch in self._waiting:
                 self._window.push(batch)
             self._waiting.clear()
-        for progress in self._window.replicas.values():
+        for progress in self._window.receivers:
             if progress.live:
                 self._send(progress)
         self._judge_room(refused=True)
@@ -394,7 +394,7 @@ class Appender:
     def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
         self._range = opened
         self.room.entered()
-        self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
+        self._window = Window(opened.replicas, Star(opened.acks), opened.start_offset, now_ms)
         self.phase = AppenderPhase.OPEN
         self._entered_ms = self._roll_after_ms = now_ms
         self._leave_wanted = False
@@ -424,31 +424,25 @@ class Appender:
         )
         if late or self._window.lags_by(progress, REPLICA_LAG_BYTES_MAX):
             progress.slow = True
-            if self._goes_on_without(progress):
+            if self._window.goes_on(without=progress):
                 self._window.give_up(progress)
-
-    def _goes_on_without(self, progress: ReplicaProgress | None = None) -> bool:
-        """Whether enough sound replicas other than `progress` accept appends; if not, the range gets no more acks."""
-        replicas = self._window.replicas.values()
-        sound = [each for each in replicas if each is not progress and each.live and not each.slow]
-        return len(sound) >= self._range.acks
 
     def _to_avoid(self) -> tuple[tuple[str, ...], bool]:
         """Return the servers to avoid for the next range, and whether to avoid them strictly.
 
         Strictly: while this range still works, or is only full, the next one must have a better placement.
         """
-        replicas = self._window.replicas.values()
+        replicas = self._window.members
         bad = tuple(
             progress.replica.server for progress in replicas if progress.failed or progress.slow or progress.unreachable
         )
         back = all(
             not progress.unreachable and not progress.slow for progress in replicas
         )  # failed servers may have recovered
-        return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
+        return bad, bool(bad) and not back and not self._full() and self._window.goes_on()
 
     def _in_trouble(self) -> bool:
-        return any(each.failed or each.slow or each.unreachable for each in self._window.replicas.values())
+        return any(each.failed or each.slow or each.unreachable for each in self._window.members)
 
     def _aged(self, now_ms: float) -> bool:
         """Whether the range is old; an empty one does not age."""
@@ -460,7 +454,7 @@ class Appender:
         return self._window.confirmed_bytes >= self._range.size_bytes_max
 
     def _judge_room(self, *, refused: bool) -> None:
-        if self.room.is_none_left(len(self._range.replicas) - self._range.acks, refused=refused):
+        if self.room.is_none_left(self._window.spare, refused=refused):
             self._effects.append(NoRoom(self.room.without))
 
     def _want_roll(self, now_ms: float) -> None:
@@ -475,7 +469,7 @@ class Appender:
         """The time of the next allowed probe; seals because of failures are paced."""
         if not self._troubles or self._full() or not self._to_avoid()[0]:
             return self._roll_after_ms
-        limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
+        limit = PACE_MS_MAX if self._window.goes_on() else PACE_BLOCKED_MS_MAX
         return max(self._roll_after_ms, self._entered_ms + min(limit, PACE_MS * 2.0**self._troubles))
 
     def _ask_for_seal(self) -> None:
@@ -487,7 +481,7 @@ class Appender:
         self.room.acked()
         self._effects.append(Confirmed(confirm))
         if confirm == self._window.end_offset:  # no batch follows that would carry it
-            live = [progress.replica for progress in self._window.replicas.values() if progress.live]
+            live = [progress.replica for progress in self._window.members if progress.live]
             self._effects.append(SendConfirm(self._range.index, live, confirm))
 
     def _stop(self, error: RangelogError) -> None:

@@ -7,8 +7,8 @@ What holds:
   tail is a torn write that was never acked, or rot on at most A - 1 disks, so acked records are on a trusted disk as well.
 * A replica whose incarnation is retired, or that is quarantined, never answers. When A - 1 replicas are like that, no further
   disk has failed (the bound of the promise), so an untrusted tail is a torn write, and such an answer counts.
-* Before the placement driver is asked to commit, every offset below the end is durable on A replicas that answered; on
-  all remaining ones, where fewer than A remain (a range that was created while servers were few).
+* Before the placement driver is asked to commit, every offset below the end is durable on C replicas that answered; on
+  all remaining ones, where fewer than C remain (a range that was created while servers were few). C: `Star.holders`.
 * An answer whose replica is lost before the commit is discarded, and the end is computed again.
 * The end in force is the placement driver's, whichever caller proposed it.
 
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rangelog.protocol.quorum import seal_end_offset, seal_quorum
+from rangelog.protocol.replication import Star
 from rangelog_core.errors import InternalError
 from rangelog_core.ids import ReplicaId
 
@@ -93,12 +94,14 @@ class Recovery:
     grace_ms: int = GRACE_MS
     phase: RecoveryPhase = RecoveryPhase.FENCING
     end_offset: int | None = None
+    _holders: int = field(init=False)
     _members: dict[ReplicaId, _Member] = field(default_factory=dict)
     _quorum_ms: float | None = None
     _copies: list[Copy] = field(default_factory=list)
     _pending: list[Effect] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._holders = Star(self.acks).holders
         for replica in self.replicas:
             self._members[replica] = _Member(asked=True)
             self._pending.append(Fence(replica))
@@ -201,7 +204,7 @@ class Recovery:
         answers = self._counting()
         end = seal_end_offset(answers.values(), len(self.replicas), self.acks)
         left = sum(not self._dead(member) for member in self._members.values())
-        if end is None or len(answers) < min(self.acks, left):
+        if end is None or len(answers) < min(self._holders, left):
             answers = self._all_answered()
             end = max(answers.values(), default=None)
         if end is None:
@@ -215,12 +218,12 @@ class Recovery:
         self._plan_copies(answers, end)
 
     def _plan_copies(self, answers: dict[ReplicaId, int], end: int) -> None:
-        """Plan copies so that every offset below the end is durable on A answering replicas; the longest are completed."""
+        """Plan copies so that every offset below the end is durable on C answering replicas; the longest are completed."""
         self.end_offset = end
         order = sorted(answers, key=lambda replica: -answers[replica])
         source = order[0]
         self._copies = [
-            Copy(source, target, answers[target], end) for target in order[1 : self.acks] if answers[target] < end
+            Copy(source, target, answers[target], end) for target in order[1 : self._holders] if answers[target] < end
         ]
         if self._copies:
             self.phase = RecoveryPhase.COPYING

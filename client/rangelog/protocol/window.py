@@ -2,9 +2,9 @@
 
 What holds:
 
-* Batches are contiguous; each is kept until it is confirmed and every replica that may still catch up holds it.
-* `confirm_offset` is the A-th largest durable offset of the range's replicas and never decreases. While it is frozen
-  only a floor moves it, which the placement driver proved by the same rule.
+* Batches are contiguous; each is kept until it is confirmed, and for as long as the policy asks (replication.py).
+* `confirm_offset` is the policy's answer to the members' durable offsets and never decreases. While it is frozen only a
+  floor moves it, which the placement driver proved by the same rule.
 * A replica is sent each batch once per connection, in order.
 """
 
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangelog.protocol.quorum import confirmed_offset
+from rangelog.protocol.replication import ReplicaProgress, Star
 from rangelog_core.ids import ReplicaId
 
 _LATENCY_KEPT = 0.99
@@ -31,29 +31,16 @@ class SentBatch:
     submitted_ms: float
 
 
-@dataclass(slots=True)
-class ReplicaProgress:
-    """The progress of one replica of the open range, as the writer knows it."""
-
-    replica: ReplicaId
-    durable_offset: int
-    sent_offset: int
-    live: bool = False
-    failed: bool = False  # excluded from this range: no batch is kept for it
-    unreachable: bool = False  # the last connection broke or failed
-    slow: bool = False  # held batches back for too long, and has neither moved nor been connected anew since
-    progress_ms: float = 0.0  # when its durable offset last rose, or it lacked nothing
-    held_until_ms: float = 0.0  # it holds this writer off until then, by a quota: it is not slow
-
-
 class Window:
     """The append window of one open range."""
 
-    def __init__(self, replicas: Sequence[ReplicaId], acks: int, start_offset: int, now_ms: float) -> None:
+    def __init__(self, replicas: Sequence[ReplicaId], policy: Star, start_offset: int, now_ms: float) -> None:
         self.replicas = {
             replica: ReplicaProgress(replica, start_offset, start_offset, progress_ms=now_ms) for replica in replicas
         }
-        self.acks = acks
+        self.members = tuple(self.replicas.values())
+        self._policy = policy
+        self.receivers = policy.receivers(self.members)
         self.confirm_offset = start_offset
         self.frozen = False
         self.end_offset = start_offset
@@ -66,7 +53,7 @@ class Window:
     def push(self, batch: SentBatch) -> None:
         """Add the next batch."""
         assert batch.base_offset == self.end_offset, "batches lie end to end"
-        for progress in self.replicas.values():
+        for progress in self.members:
             if progress.durable_offset == self.end_offset:  # nothing was due until now
                 progress.progress_ms = batch.submitted_ms
         self._batches.append(batch)
@@ -116,7 +103,7 @@ class Window:
         """Move the confirm offset. `now_ms` None: the latency is not measured, since replicas did not cause it."""
         if self.frozen:
             return False
-        confirm = confirmed_offset([progress.durable_offset for progress in self.replicas.values()], self.acks)
+        confirm = self._policy.confirmed_offset(self.members)
         moved = confirm > self.confirm_offset
         if moved:
             if now_ms is not None and self._unconfirmed:
@@ -140,6 +127,15 @@ class Window:
         while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm_offset:
             self.confirmed_bytes += len(self._unconfirmed.popleft().data)
 
+    def goes_on(self, without: ReplicaProgress | None = None) -> bool:
+        """Whether this range gets acks, also without this replica."""
+        return self._policy.goes_on(self.members, without)
+
+    @property
+    def spare(self) -> int:
+        """How many replicas acks can do without."""
+        return self._policy.spare(len(self.members))
+
     def give_up(self, progress: ReplicaProgress) -> None:
         """Exclude this replica: keep no batches for it."""
         progress.failed, progress.live = True, False
@@ -158,9 +154,6 @@ class Window:
         )
 
     def _release(self) -> None:
-        keep_from = self.confirm_offset
-        for progress in self.replicas.values():
-            if not progress.failed and progress.durable_offset < keep_from:
-                keep_from = progress.durable_offset
+        keep_from = self._policy.kept_from(self.members, self.confirm_offset)
         while self._batches and self._batches[0].end_offset <= keep_from:
             self.size_bytes -= len(self._batches.popleft().data)
