@@ -163,7 +163,7 @@ class Fetching:
 
     async def run(self) -> None:
         """Fetch from one shard after the other, for as long as there are clients."""
-        clients, chance = self.clients, self.clients.chance
+        chance = self.clients.chance
         while True:
             await self._look_for_shards()
             for shard_id in list(self.position):
@@ -235,7 +235,9 @@ class Fetching:
         deadline = clients.loop.now + ARRIVES_S
         while self.position != ends or self.ended.keys() != closed:
             if clients.loop.now > deadline:
-                clients.cluster.fail(f"fetches of {self.topic} do not come to the ends {ends}: {self.position} {self.ended}")
+                clients.cluster.fail(
+                    f"fetches of {self.topic} do not come to the ends {ends}: {self.position} {self.ended}"
+                )
             await asyncio.sleep(0.5)
         clients.dismiss(self.role)
         kept = {(shard_id, offset): value for shard_id, records in found.items() for offset, value in records}

@@ -94,10 +94,9 @@ class Topics:
         self.ambushes = self.clients.cluster.topic_ambushes = TopicAmbushes(self)
         self.transactions.between = self.ambushes.between
         self.group = VirtualGroup(self.clients, topic)
-        with_pipeline = self.trims.keeps_all and has_pipeline(self.clients.cluster.seed, KIND_EVERY)
-        self.pipeline = VirtualPipeline(self.clients, topic) if with_pipeline else None
-        with_resets = self.trims.keeps_all and has_resets(self.clients.cluster.seed, KIND_EVERY)
-        self.resets = VirtualResets(self.clients, topic) if with_resets else None
+        keeps, seed = self.trims.keeps_all, self.clients.cluster.seed
+        self.pipeline = VirtualPipeline(self.clients, topic) if keeps and has_pipeline(seed, KIND_EVERY) else None
+        self.resets = VirtualResets(self.clients, topic) if keeps and has_resets(seed, KIND_EVERY) else None
         self.query = TopicQuery(self, topic)
         self.fetching = Fetching(self.clients, topic, [f"b{number}" for number in range(1, BROKERS + 1)])
         self.readings = [TopicReading(self.clients, f"reader{number}", topic) for number in range(READERS)]
@@ -310,9 +309,7 @@ class Topics:
             except RangelogError:
                 pass
             await asyncio.sleep(0.5)
-        found: dict[int, list[tuple[int, bytes]]] = {}
-        for shard in shards:
-            found[shard.shard_id] = await self._read(client, shard)
+        found = {shard.shard_id: await self._read(client, shard) for shard in shards}
         self._compare(shards, found)
         for shard in shards:
             await self.trims.check_covered(client, shard)
