@@ -1,4 +1,4 @@
-"""Ends the streams of a shard, whoever has them open."""
+"""Ends the streams of a shard, under whichever owner."""
 
 from __future__ import annotations
 

@@ -94,7 +94,6 @@ class OwnedShard:
         self.closed: RangelogError | None = None
         self.on_closed: Callable[[OwnedShard], object] = lambda shard: None
         self._client = client
-        self._name = shard_stream_name(*self.key)
         self._side = SideLog(client, topics, *self.key)
         self._writer: Writer
         self._owner: ShardOwner
@@ -192,6 +191,10 @@ class OwnedShard:
             self.transactions.finish_run(self._side.staging.batches(key))
         else:
             self.transactions.finish_run(await finished.staged_for(self.row, last.shard_id, key))
+
+    @property
+    def _name(self) -> str:
+        return shard_stream_name(*self.key)
 
     @property
     def epoch(self) -> int:

@@ -74,7 +74,7 @@ class Tail:
         self._size_bytes = 0
 
     def acked(self, offset: int, end_offset: int, batch: tuple[BatchHeader, bytes] | None) -> None:
-        """Add the batch that was acked next; None: its bytes are not known here, so the tail begins anew behind it."""
+        """Add the batch that was acked next; None: its bytes are not known here, so the tail starts behind it."""
         self.end_offset = end_offset
         if batch is None:
             self._clear()

@@ -50,21 +50,21 @@ _TOPIC = int(RESOURCE_KIND_TOPIC)
 _Key = tuple[int, int]
 
 
-class Shards(Protocol):
+class FetchableShards(Protocol):
     """The shards of this broker."""
 
     def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
         """Return an open shard. Raises NotOwner, ShardEnded."""
 
 
-class Rows(Protocol):
+class FetchableRows(Protocol):
     """The rows of the placement driver."""
 
     async def topic_and_shard(self, topic_id: int, shard_id: int) -> TopicAndShard:
         """Return both rows. Raises TopicNotFound, ShardNotFound, Unavailable."""
 
 
-class Fetched:
+class FetchedBatches:
     """An answer. Use it as a context, or `release` it once its batches are sent: until then they count in the memory.
 
     `next_offset`: where the next fetch goes on. `end_offset`: where the shard was acked up to; None: not known here.
@@ -99,7 +99,7 @@ class Fetched:
         size_bytes, self._size_bytes = self._size_bytes, 0
         self._memory.give_back(size_bytes)
 
-    def __enter__(self) -> Fetched:
+    def __enter__(self) -> FetchedBatches:
         return self
 
     def __exit__(
@@ -109,7 +109,7 @@ class Fetched:
 
 
 class _Wanted(NamedTuple):
-    """What a fetch asks for; `until_s`: it waits up to that time of the loop."""
+    """The place and limits of a fetch; `until_s`: it waits up to that time of the loop."""
 
     offset: int
     bytes_min: int
@@ -143,7 +143,9 @@ class _Watch:
 class Fetches:
     """The verbs on what shards hold, of one broker. For its event loop; `close` it."""
 
-    def __init__(self, shards: Shards, rows: Rows, client: Client, quotas: QuotaGuard, bytes_max: int) -> None:
+    def __init__(
+        self, shards: FetchableShards, rows: FetchableRows, client: Client, quotas: QuotaGuard, bytes_max: int
+    ) -> None:
         """`bytes_max`: the limit of memory."""
         self.counts = FetchCounts()
         self.memory = FetchMemory(bytes_max)
@@ -169,7 +171,7 @@ class Fetches:
         bytes_min: int = 1,
         bytes_max: int = MIB,
         wait_s: float = 0.0,
-    ) -> Fetched:
+    ) -> FetchedBatches:
         """Return the batches from an offset on.
 
         Args:
@@ -247,7 +249,7 @@ class Fetches:
 
     # ---- inside
 
-    async def _fetch(self, key: _Key, wanted: _Wanted) -> Fetched:
+    async def _fetch(self, key: _Key, wanted: _Wanted) -> FetchedBatches:
         while True:
             try:
                 shard = self._shards.owned(*key)
@@ -259,7 +261,7 @@ class Fetches:
             if fetched is not None:
                 return fetched
 
-    async def _owned(self, watch: _Watch, wanted: _Wanted) -> Fetched | None:
+    async def _owned(self, watch: _Watch, wanted: _Wanted) -> FetchedBatches | None:
         """Fetch at the owner. None: it is the owner no longer."""
         tail, offset, loop = watch.tail, wanted.offset, asyncio.get_running_loop()
         proved = False
@@ -276,23 +278,23 @@ class Fetches:
             if may_wait and tail.size_from(offset, wanted.bytes_min) < wanted.bytes_min:
                 await self._wait(watch, wanted.until_s)
             elif offset == tail.end_offset:
-                return Fetched(self.memory, (), offset, offset)
+                return FetchedBatches(self.memory, (), offset, offset)
             elif self._for_room or not self.memory.has_room:
                 await self._reserve(0)  # and look again: tails have made room meanwhile
             else:
                 return self._answer(tail, wanted)
         return None
 
-    def _answer(self, tail: Tail, wanted: _Wanted) -> Fetched:
+    def _answer(self, tail: Tail, wanted: _Wanted) -> FetchedBatches:
         self.counts.from_memory += 1
         batches = [
             WholeBatch(header, data, max(wanted.offset, header.base_offset), header.end_offset)
             for header, data in tail.batches_from(wanted.offset, wanted.bytes_max)
         ]
         self.memory.take(size_of(batches))
-        return Fetched(self.memory, batches, batches[-1].end, tail.end_offset)
+        return FetchedBatches(self.memory, batches, batches[-1].end, tail.end_offset)
 
-    async def _elsewhere(self, key: _Key, wanted: _Wanted) -> Fetched:
+    async def _elsewhere(self, key: _Key, wanted: _Wanted) -> FetchedBatches:
         """Fetch from the log alone: another broker owns the shard, or it has ended."""
         offset = wanted.offset
         row = await self._row(key)
@@ -301,7 +303,7 @@ class Fetches:
             if offset > end:
                 raise _beyond(offset, end)
             if offset == end:
-                return Fetched(self.memory, (), end, end, is_last=True)
+                return FetchedBatches(self.memory, (), end, end, is_last=True)
         elif self._reads.goes_on((*key, offset)):
             end = offset
         else:
@@ -312,17 +314,17 @@ class Fetches:
                 return await self._follow(key, row.stream_id, wanted)
         return await self._from_log(key, row.stream_id, wanted, end)
 
-    async def _follow(self, key: _Key, stream_id: int, wanted: _Wanted) -> Fetched:
+    async def _follow(self, key: _Key, stream_id: int, wanted: _Wanted) -> FetchedBatches:
         """Wait at the end of a shard that another broker owns."""
         batches: Sequence[WholeBatch] = ()
         if asyncio.get_running_loop().time() < wanted.until_s and not self._follows.is_busy:
             batches = await self._read(self._follows, key, stream_id, wanted, None)
-        return Fetched(self.memory, batches, batches[-1].end if batches else wanted.offset, None)
+        return FetchedBatches(self.memory, batches, batches[-1].end if batches else wanted.offset, None)
 
-    async def _from_log(self, key: _Key, stream_id: int, wanted: _Wanted, end: int) -> Fetched:
+    async def _from_log(self, key: _Key, stream_id: int, wanted: _Wanted, end: int) -> FetchedBatches:
         """Read what lies below an acked end."""
         batches = await self._read(self._reads, key, stream_id, wanted, end)
-        return Fetched(self.memory, batches, batches[-1].end, max(end, batches[-1].end))
+        return FetchedBatches(self.memory, batches, batches[-1].end, max(end, batches[-1].end))
 
     async def _read(
         self, reads: LogReads, key: _Key, stream_id: int, wanted: _Wanted, end: int | None
@@ -379,7 +381,7 @@ class Fetches:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Drop the tails and readers that nobody has used lately."""
+        """Drop the tails and readers that were not used lately."""
         self._sweeping = None
         now_s = asyncio.get_running_loop().time()
         for key, watch in list(self._watches.items()):

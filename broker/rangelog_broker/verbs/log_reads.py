@@ -1,6 +1,6 @@
 """Reads of shards' logs, at the range servers and in the tier, that go on from one fetch to the next.
 
-What holds: whoever fetches where an earlier fetch ended gets the reader of that one, with what it has read ahead meanwhile. So
+What holds: a fetch that begins where an earlier one ended gets that one's reader, with the batches that it has read ahead. So
 many readers are kept at most, for a while, the latest ones; so many read at once, and others wait in turn.
 """
 
@@ -116,7 +116,7 @@ class LogReads:
         return self._turns.locked()
 
     def goes_on(self, place: Place) -> bool:
-        """Whether a reader is kept that has come to a place."""
+        """Whether a reader is kept at a place."""
         return place in self._kept
 
     async def read(
@@ -155,7 +155,7 @@ class LogReads:
             raise
 
     def drop_idle(self, now_s: float) -> None:
-        """Close the readers that nobody has gone on with."""
+        """Close the readers that no fetch has gone on with."""
         while self._kept and now_s - next(iter(self._kept.values())).used_s > KEPT_S:
             self._close(self._kept.popitem(last=False)[1])
 

@@ -27,7 +27,7 @@ from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.tail import ENTRY_BYTES
 from rangelog_broker.verbs import fetch as fetching
 from rangelog_broker.verbs.caller import Caller
-from rangelog_broker.verbs.fetch import BYTES_MAX, Fetched, Fetches
+from rangelog_broker.verbs.fetch import BYTES_MAX, FetchedBatches, Fetches
 from rangelog_core.batch_extension import Producer
 from rangelog_core.limits import MIB
 from rangelog_core.net.principals import Principal, Role
@@ -43,7 +43,7 @@ CALLER = Caller(RightsGuard(), lambda *_: None)
 
 @dataclass
 class Broker:
-    """One broker's fetches, with what it owns. See fetch.Shards."""
+    """One broker's fetches, with what it owns. See fetch.FetchableShards."""
 
     cluster: OwnerCluster
     topic_id: int
@@ -59,7 +59,7 @@ class Broker:
         self.fetches = Fetches(self, self.rows, self.client, QuotaGuard(), self.bytes_max)
 
     def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
-        """See fetch.Shards."""
+        """See fetch.FetchableShards."""
         if (topic_id, shard_id) in self.ended:
             raise ShardEnded("it has ended")
         found = self.opened.get((topic_id, shard_id))
@@ -81,7 +81,7 @@ class Broker:
         producer = Producer(7, 0, self.sequence - 1)
         return await self.replies.produce(self.opened[self.topic_id, shard_id], producer, *values)
 
-    async def fetch(self, offset: int, shard_id: int = 0, **options: float) -> Fetched:
+    async def fetch(self, offset: int, shard_id: int = 0, **options: float) -> FetchedBatches:
         """Fetch, and give the memory back at once."""
         fetched = await self.fetches.fetch(CALLER, self.topic_id, shard_id, offset, **options)  # type: ignore[arg-type]
         fetched.release()
