@@ -11,7 +11,7 @@ from rangelog_core.batch import BatchHeader
 LIMIT = 6 * ENTRY_BYTES
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("acked"), st.integers(0, 2), st.integers(1, 3), st.integers(0, ENTRY_BYTES)),
+        st.tuples(st.just("acked"), st.integers(0, 2), st.integers(1, 3), st.integers(2, ENTRY_BYTES)),
         st.tuples(st.just("unknown"), st.integers(0, 2), st.integers(1, 3)),
         st.tuples(st.just("taken"), st.integers(1, LIMIT)),
         st.tuples(st.just("given back")),
