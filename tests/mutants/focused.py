@@ -6,6 +6,7 @@ from tests.mutants.audit import AUDIT
 from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
+from tests.mutants.fetching import FETCHING
 from tests.mutants.frames import FRAMES
 from tests.mutants.groups import GROUPS
 from tests.mutants.harness import HARNESS
@@ -48,6 +49,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *PAGE,
     *OPERATIONS,
     *GROUPS,
+    *FETCHING,
     *JOURNALS,
     *REPAIRS,
     *REPLICATION,
