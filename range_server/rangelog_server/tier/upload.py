@@ -144,10 +144,11 @@ class Uploader:
         """Return the tier. Raises Unavailable: there is none, or it cannot be opened."""
         return await self._object_store()
 
-    def check_store_of(self, prepared: common_pb2.Object) -> None:
-        """Raise Unavailable unless the tier has the store that an object is to go to: the next heartbeat tells of it."""
+    async def store_for(self, prepared: common_pb2.Object) -> ObjectStore:
+        """Return the tier, if it has the store that an object is to go to. Raises Unavailable: it is not known yet."""
         if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:
             raise Unavailable("the tier was changed: the next heartbeat tells how")
+        return await self._object_store()
 
     def committing(self, stream_id: int) -> AbstractContextManager[None]:
         """Return what is entered around a commit, so that the stream's manifest is written after it."""
@@ -188,7 +189,7 @@ class Uploader:
             encrypted=encrypted,
         )
         prepared = (await self._pd.call(prepare, pb.PrepareObjectResponse, timeout_s=PD_TIMEOUT_S)).object
-        objects = await self._store_for(prepared)
+        objects = await self.store_for(prepared)
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
             written = await self._built(hosted, path, prepared, action, objects)
@@ -252,16 +253,14 @@ class Uploader:
         )
         await self._pd.call(request, pb.CommitObjectResponse, timeout_s=PD_TIMEOUT_S)
 
-    async def _store_for(self, prepared: common_pb2.Object) -> ObjectStore:
-        """Return the tier, if it has the store that the object is to go to. Raises Unavailable: it is not heard of yet."""
-        self.check_store_of(prepared)
-        return await self._object_store()
-
     async def _object_store(self) -> ObjectStore:
-        if not self._url:
-            raise Unavailable("no tier is configured: give the placement drivers a tier_url")
-        if self._objects is None:
-            self._objects = await self._run(functools.partial(_open, self._url, self._keys))
+        while self._objects is None:
+            url = self._url
+            if not url:
+                raise Unavailable("no tier is configured: give the placement drivers a tier_url")
+            objects = await self._run(functools.partial(_open, url, self._keys))
+            if url == self._url:  # else the tier was changed meanwhile
+                self._objects = objects
         return self._objects
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:

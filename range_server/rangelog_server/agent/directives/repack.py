@@ -92,7 +92,7 @@ class ObjectPacker:
 
             async def _prepare(self, work: Repack) -> common_pb2.Object:
                 prepared = await super()._prepare(work)
-                tier.check_store_of(prepared)
+                self._store = await tier.store_for(prepared)
                 return prepared
 
             def _committing(self, stream_id: int) -> AbstractContextManager[None]:

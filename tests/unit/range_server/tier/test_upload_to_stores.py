@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from rangelog_core.object_keys import object_key
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.tier import upload as uploading
 from rangelog_server.tier.upload import Uploader
 from rangelog_tier.file_store import FileStore
 from tests.corruption.s3_faults import sealed_store
@@ -152,3 +154,26 @@ async def test_the_tier_is_checked_when_it_is_learned_and_after_failures(server:
     opened = server.uploader._objects
     server.uploader.learned_url(server.url("a"))
     assert server.uploader._objects is opened is not None
+
+
+async def test_a_store_that_was_being_opened_as_the_tier_changed_does_not_count(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening takes its time: what was opened by the former URL would get the objects that belong into the new store."""
+    asked, goes_on = threading.Event(), threading.Event()
+    opens = uploading._open
+
+    def slow(url: str, keys: Any) -> Any:
+        asked.set()
+        assert goes_on.wait(30)
+        return opens(url, keys)
+
+    server.uploader.learned_url(server.url("a"))
+    monkeypatch.setattr(uploading, "_open", slow)
+    task = asyncio.create_task(server.uploader.upload_range(UPLOAD))
+    await until(asked.is_set)
+    server.driver.object_id, server.driver.tier_id = 7, 5
+    server.uploader.learned_url(f"{server.url('a')} 5={server.url('b')}")
+    goes_on.set()
+    await task
+    assert server.stored() == ["b"] and server.driver.calls["commit"] == 1
