@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangelog_core.errors import ConfigInvalid, InvalidArgument
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, Unavailable
 from rangelog_core.object_keys import object_of_key
 
 URL_LENGTH_MAX = 1_000
@@ -72,6 +72,15 @@ def store_of_object(stores: Sequence[TierStore], object_id: int) -> TierStore:
 def was_changed(text: str) -> bool:
     """Whether a cluster's tier URL was changed since its first one: then no other URL may stand for it."""
     return len(stores := parse_tier(text)) > 1 or bool(stores[0].first_object_id)
+
+
+def check_has_store(text: str, tier_id: int) -> None:
+    """Raise Unavailable unless a tier URL has the store that a prepared object is to go to, by `Object.tier_id`.
+
+    Stored by an older URL the object would be where no reader looks.
+    """
+    if tier_id > parse_tier(text)[-1].first_object_id:
+        raise Unavailable("the tier was changed: open it by its present URL, and try again")
 
 
 def check_url(url: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from rangelog import Client
 from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed, StreamNotFound
 from rangelog_jobs.cluster import ClusterAddress
-from rangelog_jobs.stores import store_of
+from rangelog_jobs.stores import tier_of
 from rangelog_proto.v1 import common_pb2
 from rangelog_tier.repacking import Repack, Repacker
 
@@ -39,7 +39,8 @@ def run_repack(cluster: ClusterAddress, item: dict[str, Any]) -> dict[str, Any]:
     try:
         work = client.run(_look_up(client.asynchronous, task))
         with tempfile.TemporaryDirectory(prefix="rangelog-compact-") as directory:
-            packer = Repacker(client.asynchronous.metadata.pd, store_of(cluster), Path(directory))
+            store, tier_url = tier_of(cluster)
+            packer = Repacker(client.asynchronous.metadata.pd, store, Path(directory), tier_url=tier_url)
             made = client.run(packer.repack(work))
     except (PreconditionFailed, StreamNotFound) as error:
         return told | {"skipped": error.message}

@@ -13,6 +13,11 @@ _stores: dict[tuple[object, ...], ObjectStore] = {}
 
 def store_of(cluster: ClusterAddress) -> ObjectStore:
     """Return the cluster's object store. Raises ConfigInvalid, Unavailable."""
+    return tier_of(cluster)[0]
+
+
+def tier_of(cluster: ClusterAddress) -> tuple[ObjectStore, str]:
+    """Return the same, and the tier's URL. Raises as `store_of`."""
     client = cluster.client()
     url = cluster.tier_url or client.run(client.asynchronous.metadata.tier_url())
     if not url:
@@ -21,4 +26,4 @@ def store_of(cluster: ClusterAddress) -> ObjectStore:
     store = _stores.get(key)
     if store is None:
         store = _stores[key] = open_object_store(url, keys=cluster.encryption_keys)
-    return store
+    return store, url

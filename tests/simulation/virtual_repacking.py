@@ -99,8 +99,9 @@ class Packer:
         target_bytes = self._chance.choice([20_000, 200_000, 10_000_000])
         for work in plan_repacks(stream, ranges, objects, target_bytes):
             with tempfile.TemporaryDirectory() as directory:
-                store = self._clients.cluster.tier.open(await metadata.tier_url())
-                packer = _DyingRepacker(metadata.pd, store, Path(directory))  # type: ignore[arg-type]
+                tier_url = await metadata.tier_url()
+                store = self._clients.cluster.tier.open(tier_url)
+                packer = _DyingRepacker(metadata.pd, store, Path(directory), tier_url=tier_url)  # type: ignore[arg-type]
                 packer.packer = self
                 await packer.repack(work)
             self._clients.cluster.note("objects were repacked")

@@ -24,6 +24,7 @@ from rangelog_core.batch import peek_header
 from rangelog_core.errors import PreconditionFailed, Unavailable
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.repack_choice import RepackUnit, joinable
+from rangelog_core.tier_stores import check_has_store
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_tier.encryption_gate import check_cluster_encrypts
@@ -77,7 +78,7 @@ class Repacker:
 
     Example:
         ```python
-        packer = Repacker(pd, store, directory)
+        packer = Repacker(pd, store, directory, tier_url="s3://bucket")
         for work in plan_repacks(stream, ranges, objects, target_bytes=256 * MIB):
             made = await packer.repack(work)
         ```
@@ -89,6 +90,7 @@ class Repacker:
         store: ObjectStore,
         directory: Path,
         *,
+        tier_url: str,
         name: str = "",
         incarnation: int = 0,
         spoiled_object_id: int = 0,
@@ -98,6 +100,7 @@ class Repacker:
         Args:
             pd: The placement drivers.
             store: The tier.
+            tier_url: The URL by which it was opened, of all its stores.
             directory: For the object while it is written; it has room for the target size.
             name: Of the packer; by default one that no other has.
             incarnation: Of the range server of this name; then trimmed rows are dropped, which needs cluster version 7.
@@ -105,6 +108,7 @@ class Repacker:
         """
         self._pd = pd
         self._store = store
+        self._tier_url = tier_url
         self._cipher = cipher_of(store)
         self._directory = directory
         self._name = name or f"repack-{uuid.uuid4().hex}"
@@ -116,8 +120,9 @@ class Repacker:
         """Replace the objects by one, and return it.
 
         Raises PreconditionFailed: one of them is not live any more, or another one is repacking them; then nothing has changed.
-        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises Unavailable, StreamNotFound, and
-        EncryptionKeyMissing: a key to read or to write with is not here, or the cluster encrypts and the store has no keys.
+        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises StreamNotFound, Unavailable (the tier was
+        changed since it was opened, for one), and EncryptionKeyMissing: a key to read or to write with is not here, or the
+        cluster encrypts and the store has no keys.
         """
         if self._cipher is not None:
             await asyncio.to_thread(self._cipher.check_key)
@@ -162,7 +167,9 @@ class Repacker:
             drops_trimmed=bool(self._incarnation),
             encrypted=self._cipher is not None,
         )
-        return (await self._pd.call(request, pb.PrepareRepackResponse, timeout_s=PD_TIMEOUT_S)).object
+        prepared = (await self._pd.call(request, pb.PrepareRepackResponse, timeout_s=PD_TIMEOUT_S)).object
+        check_has_store(self._tier_url, prepared.tier_id)
+        return prepared
 
     async def _extend(self, work: Repack, prepared: common_pb2.Object) -> None:
         """Ask for a later deadline. Raises PreconditionFailed: the object was given up meanwhile."""

@@ -20,7 +20,7 @@ import structlog
 from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, RangelogError, StorageFull, Unavailable
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.tier_stores import parse_tier, was_changed
+from rangelog_core.tier_stores import check_has_store, was_changed
 from rangelog_core.tracing import traced
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -140,15 +140,9 @@ class Uploader:
 
     # ---- for repacks
 
-    async def store_now(self) -> ObjectStore:
-        """Return the tier. Raises Unavailable: there is none, or it cannot be opened."""
-        return await self._object_store()
-
-    async def store_for(self, prepared: common_pb2.Object) -> ObjectStore:
-        """Return the tier, if it has the store that an object is to go to. Raises Unavailable: it is not known yet."""
-        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:
-            raise Unavailable("the tier was changed: the next heartbeat tells how")
-        return await self._object_store()
+    async def store_now(self) -> tuple[ObjectStore, str]:
+        """Return the tier, and its URL. Raises Unavailable: there is none, or it cannot be opened."""
+        return await self._object_store(), self._url
 
     def committing(self, stream_id: int) -> AbstractContextManager[None]:
         """Return what is entered around a commit, so that the stream's manifest is written after it."""
@@ -189,7 +183,8 @@ class Uploader:
             encrypted=encrypted,
         )
         prepared = (await self._pd.call(prepare, pb.PrepareObjectResponse, timeout_s=PD_TIMEOUT_S)).object
-        objects = await self.store_for(prepared)
+        check_has_store(self._url, prepared.tier_id)
+        objects = await self._object_store()
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
             written = await self._built(hosted, path, prepared, action, objects)

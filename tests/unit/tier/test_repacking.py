@@ -100,7 +100,7 @@ class Made:
 
     def repack(self) -> common_pb2.Object:
         """Carry it out."""
-        return asyncio.run(Repacker(self.pd, self.store, self.directory).repack(self.work))  # type: ignore[arg-type]
+        return asyncio.run(Repacker(self.pd, self.store, self.directory, tier_url="file:///tier").repack(self.work))  # type: ignore[arg-type]
 
     def read(self, described: common_pb2.Object, start: int, end: int) -> list[Record]:
         """Records of an object."""
@@ -160,14 +160,20 @@ def test_a_server_says_who_it_is_and_what_it_spoiled(tmp_path: Path) -> None:
     """A key with other bytes is given up: the next try asks for another one."""
     made = Made(tmp_path)
     made.store.put_if_absent(made.pd.prepared.key, b"other bytes")
-    packer = Repacker(made.pd, made.store, made.directory, name="rs1", incarnation=9)  # type: ignore[arg-type]
+    packer = Repacker(made.pd, made.store, made.directory, tier_url="file:///tier", name="rs1", incarnation=9)  # type: ignore[arg-type]
     with pytest.raises(Corruption, match="differs"):
         asyncio.run(packer.repack(made.work))
     assert packer.spoiled_object_id == made.pd.prepared.object_id
     first = made.pd.asked[0]
     assert (first.packer, first.incarnation, first.drops_trimmed, first.spoiled_object_id) == ("rs1", 9, True, 0)
     again = Repacker(
-        made.pd, made.store, made.directory, name="rs1", incarnation=9, spoiled_object_id=packer.spoiled_object_id
+        made.pd,
+        made.store,
+        made.directory,
+        tier_url="file:///tier",
+        name="rs1",
+        incarnation=9,
+        spoiled_object_id=packer.spoiled_object_id,
     )  # type: ignore[arg-type]
     with pytest.raises(Corruption):
         asyncio.run(again.repack(made.work))

@@ -83,22 +83,18 @@ class ObjectPacker:
             request.from_index = page.ranges[-1].index + 1
 
     async def _packer(self, spoiled_object_id: int) -> Repacker:
-        from rangelog_tier.repacking import Repack, Repacker
+        from rangelog_tier.repacking import Repacker
 
-        store, tier = await self._tier.store_now(), self._tier
+        store, tier_url = await self._tier.store_now()
+        tier = self._tier
 
         class ServerRepacker(Repacker):
-            """Notes commits for the manifest, and writes only where the store is known."""
-
-            async def _prepare(self, work: Repack) -> common_pb2.Object:
-                prepared = await super()._prepare(work)
-                self._store = await tier.store_for(prepared)
-                return prepared
+            """Notes commits for the manifest."""
 
             def _committing(self, stream_id: int) -> AbstractContextManager[None]:
                 return tier.committing(stream_id)
 
         return ServerRepacker(
-            self._pd, store, self._temporary,
+            self._pd, store, self._temporary, tier_url=tier_url,
             name=self._identity.name, incarnation=self._identity.incarnation, spoiled_object_id=spoiled_object_id,
         )  # fmt: skip

@@ -161,23 +161,25 @@ async def test_damage_is_not_carried_over(server: Server) -> None:
 async def test_nothing_is_stored_where_nobody_would_look(server: Server) -> None:
     """A tier that was changed is heard of first."""
     server.driver.tier_id = 5
-    with pytest.raises(Unavailable, match="next heartbeat"):
+    with pytest.raises(Unavailable, match="the tier was changed"):
         await server.packer.repack_objects(DIRECTIVE)
     assert not [each for each in server.store.list("streams/") if "-7" in each.key]
 
 
-async def test_a_repack_goes_to_the_store_that_the_tier_got_meanwhile(server: Server, tmp_path: Path) -> None:
-    """The tier changes between the look at it and the prepared key: the object is where readers look for it."""
+async def test_a_repack_waits_for_the_store_that_the_tier_got_meanwhile(server: Server, tmp_path: Path) -> None:
+    """The tier changes between the look at it and the prepared key: the next try stores the object where readers look."""
     server.uploader.learned_url(f"file://{tmp_path}/tier")
     prepare = server.driver.prepare_repack
 
     async def changed(request: pb.PrepareRepackRequest, timeout_s: float) -> pb.PrepareRepackResponse:
         server.driver.tier_id = 5
-        (tmp_path / "b").mkdir(exist_ok=True)
         server.uploader.learned_url(f"file://{tmp_path}/tier 5=file://{tmp_path}/b")
         return await prepare(request, timeout_s)
 
     server.driver.prepare_repack = changed  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="the tier was changed"):
+        await server.packer.repack_objects(DIRECTIVE)
+    assert not server.driver.commits
     await server.packer.repack_objects(DIRECTIVE)
     key = object_key(1, 4, 4, 20, 7)
     assert (tmp_path / "b" / key).is_file() and not (tmp_path / "tier" / key).exists()

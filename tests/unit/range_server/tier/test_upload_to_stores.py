@@ -84,7 +84,7 @@ async def test_an_upload_waits_until_the_server_has_heard_of_the_store(server: S
     """An object of a store that is not known here yet is stored nowhere, and goes there once it is."""
     server.uploader.learned_url(server.url("a"))
     server.driver.object_id, server.driver.tier_id = 7, 5
-    with pytest.raises(Unavailable, match="next heartbeat"):
+    with pytest.raises(Unavailable, match="the tier was changed"):
         await server.uploader.upload_range(UPLOAD)
     assert server.stored() == [] and not server.driver.calls["commit"]
     server.uploader.learned_url(f"{server.url('a')} 5={server.url('b')}")
