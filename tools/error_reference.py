@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from google.rpc import code_pb2
 
 from pdctl.session import exit_code
-from rangelog_broker.rest.errors import status_of
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_core.net.grpc_errors import to_status
+from rangelog_server_common.http_answers import status_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 TARGET = HERE.parent / "docs" / "errors.md"

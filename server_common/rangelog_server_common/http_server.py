@@ -50,11 +50,15 @@ class HttpServer:
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         grace_s: float = GRACE_S,
         connections_max: int = CONNECTIONS_MAX,
+        protocol: type[HeadInTime] | None = None,
     ) -> None:
         """`port`: what it is to those who connect with TLS. `tokens`: clients without a certificate are let in, and the
-        application has to look at NEEDS_TOKEN. Raises ConfigInvalid where the files of `tls` cannot be used."""
+        application has to look at NEEDS_TOKEN. `protocol`: None: uvicorn's on h11, whose heads are bounded.
 
-        class Protocol(_HeadInTime):
+        Raises ConfigInvalid where the files of `tls` cannot be used."""
+        protocol = protocol or _H11InTime
+
+        class Protocol(protocol):  # type: ignore[misc, valid-type]
             timeout_s = head_timeout_s
             served_port = port
             takes_tokens = tokens
@@ -138,8 +142,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _HeadInTime(H11Protocol):
-    """Closes connections whose next request does not begin, or stays without its whole head, for too long."""
+class HeadInTime(asyncio.Protocol):
+    """Closes connections whose next request does not begin, or stays without its whole head, for too long.
+
+    Mixed into a protocol of uvicorn's.
+    """
+
+    cycle: Any
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    app_state: dict[str, Any]
 
     timeout_s: float = HEAD_TIMEOUT_S
     served_port: Port
@@ -184,3 +196,7 @@ class _HeadInTime(H11Protocol):
         self._timer = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
+
+
+class _H11InTime(HeadInTime, H11Protocol):  # type: ignore[misc]
+    pass

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from rangelog_broker.rest.app import bare_app, make_app
-from rangelog_broker.rest.errors import _MEANINGS, MESSAGE_LENGTH_MAX, ErrorAnswer, status_of
-from rangelog_broker.rest.openapi import description_of
 from rangelog_core import errors
+from rangelog_server_common.http_answers import _MEANINGS, MESSAGE_LENGTH_MAX, ErrorAnswer, status_of
+from rangelog_server_common.http_app import description_of
 from rangelog_server_common.http_guard import DISCARD_TIMES, App
 from tests.fuzz import fuzz_broker, fuzz_loop
 from tests.fuzz.fuzz_engine import MIB, Target

@@ -193,7 +193,7 @@ JOURNALS: tuple[Mutant, ...] = (
           "rangelog_broker.journal.fold", "self.machine.level = self.sessions.level = max(", "self.machine.level = max(",
           "journal/test_journal_walks.py"),
     _tested("rest-runs-before-its-body", "bodies that are held back close the interface to all others",
-          "rangelog_broker.rest.guard",
+          "rangelog_server_common.http_callers",
           "        body = await self._bodies.read(headers, receive)\n        async with self._runs():\n",
           "        async with self._runs():\n            body = await self._bodies.read(headers, receive)\n",
           "rest/test_rest_guard.py"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import Field
 
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.values import CALL_TIMEOUT_S, AnswerBody, TheClient
 from rangelog_proto.v1 import broker_pb2
+from rangelog_server_common.http_answers import possible
 
 
 class BrokerAnswer(AnswerBody):

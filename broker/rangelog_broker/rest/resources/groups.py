@@ -12,7 +12,6 @@ from pydantic import Field, field_validator
 
 from rangelog import GroupInfo, ShardOfTopic
 from rangelog.errors import InvalidArgument
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.resources.topics import CutFields
 from rangelog_broker.rest.values import (
     CALL_TIMEOUT_S,
@@ -28,6 +27,7 @@ from rangelog_broker.rest.values import (
     WaitSeconds,
     one_page,
 )
+from rangelog_server_common.http_answers import possible
 
 TOPICS_MAX = 1_000
 CheckpointName = Annotated[str, Path(description="The checkpoint's name.", examples=["before-release"])]

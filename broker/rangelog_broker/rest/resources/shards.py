@@ -11,7 +11,6 @@ from pydantic import Field
 
 from rangelog import KeyRange, ShardInfo
 from rangelog.errors import InvalidArgument, ShardEnded
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.resources.topics import (
     KeyEnd,
     KeyRangeFields,
@@ -32,6 +31,7 @@ from rangelog_broker.rest.values import (
 )
 from rangelog_core.limits import COMMAND_SHARDS_MAX
 from rangelog_core.name_errors import no_shard
+from rangelog_server_common.http_answers import possible
 
 
 class ShardAnswer(AnswerBody):

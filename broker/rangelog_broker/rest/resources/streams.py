@@ -8,7 +8,6 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from rangelog import StreamConfig, StreamConfigChange
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.values import (
     CALL_TIMEOUT_S,
     PAGE_SIZE_DEFAULT,
@@ -24,6 +23,7 @@ from rangelog_broker.rest.values import (
     TheClient,
     one_page,
 )
+from rangelog_server_common.http_answers import possible
 
 FOR_EVER = "forever"
 Seconds = Annotated[float, Field(ge=0, strict=False)]

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from rangelog import TableInfo
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.resources.topics import full_name
 from rangelog_broker.rest.values import (
     CALL_TIMEOUT_S,
@@ -25,6 +24,7 @@ from rangelog_broker.rest.values import (
     one_page,
 )
 from rangelog_core.limits import TAGS_MAX
+from rangelog_server_common.http_answers import possible
 
 
 class NewTable(RequestBody):

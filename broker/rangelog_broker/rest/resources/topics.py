@@ -12,7 +12,6 @@ from pydantic import Field
 from rangelog import Cut, Retention, ScalingPolicy, StreamConfig, StreamConfigChange, TopicConfig, TopicConfigChange
 from rangelog import TopicInfo as Topic
 from rangelog.errors import InvalidArgument
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.resources.streams import FOR_EVER, Seconds, StreamConfigFields
 from rangelog_broker.rest.values import (
     CALL_TIMEOUT_S,
@@ -34,6 +33,7 @@ from rangelog_broker.rest.values import (
 )
 from rangelog_core.limits import COMMAND_SHARDS_MAX, TAGS_MAX
 from rangelog_core.topic_names import TopicName
+from rangelog_server_common.http_answers import possible
 
 KeyEnd = Annotated[
     str,

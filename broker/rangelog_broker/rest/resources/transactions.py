@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from rangelog_broker.rest.errors import possible
 from rangelog_broker.rest.values import (
     PAGE_SIZE_DEFAULT,
     AnswerBody,
@@ -20,6 +19,7 @@ from rangelog_broker.rest.values import (
     TheClient,
     one_page,
 )
+from rangelog_server_common.http_answers import possible
 
 States = Literal["none", "open", "waiting", "committing", "committed", "aborted"]
 TransactionalId = Annotated[str, Path(description="The transactional id.", examples=["billing-1"])]

@@ -9,8 +9,8 @@ import pytest
 
 from rangelog.errors import Unavailable
 from rangelog_broker.rest.app import make_app
-from rangelog_broker.rest.errors import status_of
 from rangelog_core import errors
+from rangelog_server_common.http_answers import status_of
 from tests.support.rest_caller import JSON, RestCaller
 
 pytestmark = pytest.mark.virtual

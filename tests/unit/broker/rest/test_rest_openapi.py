@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangelog_broker.rest.app import bare_app, make_app
-from rangelog_broker.rest.openapi import description_of
+from rangelog_server_common.http_app import description_of
 from tests.support.rest_caller import RestCaller
 
 pytestmark = pytest.mark.virtual

@@ -1,4 +1,4 @@
-"""Errors of the REST interface: a RangelogError becomes a status and a JSON object with its code.
+"""Errors over HTTP: a RangelogError becomes a status and a JSON object with its code.
 
 What holds: every error that a caller receives has this form, and other exceptions stay in the log. A message is one line of
 bounded length, whatever text of the request it shows.
@@ -11,7 +11,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     GroupNotFound,
     InvalidArgument,
     MemberFenced,
