@@ -19,6 +19,8 @@ from rangelog import Client
 from rangelog.errors import ConfigInvalid
 from rangelog_broker.verbs.fetch import Fetches
 from rangelog_broker.verbs.produce import Batches
+from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.send import Sends
 from rangelog_core.net.tls import TlsConfig
 from rangelog_server_common.address_settings import check_listen
 from rangelog_server_common.quotas.guard import QuotaGuard
@@ -47,6 +49,8 @@ class DoorContext(NamedTuple):
 
     batches: Batches
     fetches: Fetches
+    sends: Sends
+    reads: Reads
     client: Client
     rights: RightsGuard
     quotas: QuotaGuard

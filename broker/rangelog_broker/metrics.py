@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangelog_broker.door import OpenDoor
+from rangelog_broker.door import DoorContext, OpenDoor
 from rangelog_broker.hosting.host import Host
 from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.serving.connection import ProducerPort
-from rangelog_broker.verbs.fetch import Fetches
 from rangelog_server_common.metrics.call_tally import CALL_FIGURES, CallTally
 from rangelog_server_common.metrics.figures import Figure, FigureGroup, counter, gauge, histogram
 from rangelog_server_common.quotas.figures import QUOTA_FIGURES
@@ -26,7 +25,7 @@ class BrokerFacts:
     """The parts of one broker that are looked at."""
 
     port: ProducerPort
-    fetches: Fetches
+    desk: DoorContext
     owned: OwnedShards
     journals: OwnedJournals
     host: Host
@@ -53,17 +52,30 @@ FIGURES: Sequence[Figure[BrokerFacts]] = (
               lambda f: f.port.counts.durations),
     gauge("rangelog_broker_connections", "Connections of producers.", lambda f: len(f.port.connections)),
     counter("rangelog_broker_fetches_total", "Fetches through doors that were answered.",
-            lambda f: f.fetches.counts.fetches),
+            lambda f: f.desk.fetches.counts.fetches),
     counter("rangelog_broker_fetches_from_memory_total", "Of these, from the last batches of a shard that is owned here.",
-            lambda f: f.fetches.counts.from_memory),
+            lambda f: f.desk.fetches.counts.from_memory),
     counter("rangelog_broker_fetched_bytes_total", "Bytes of batches in answers to fetches.",
-            lambda f: f.fetches.counts.sent_bytes),
+            lambda f: f.desk.fetches.counts.sent_bytes),
     gauge("rangelog_broker_fetches_waiting", "Fetches that wait for the next ack of a shard that is owned here.",
-          lambda f: f.fetches.waiting_count),
+          lambda f: f.desk.fetches.waiting_count),
     gauge("rangelog_broker_fetch_memory_bytes", "The last batches of shards that are kept for fetches.",
-          lambda f: f.fetches.memory.tail_bytes),
+          lambda f: f.desk.fetches.memory.tail_bytes),
     gauge("rangelog_broker_fetched_unsent_bytes", "Batches in answers that are not sent, and read ahead.",
-          lambda f: f.fetches.memory.taken_bytes),
+          lambda f: f.desk.fetches.memory.taken_bytes),
+    counter("rangelog_broker_sent_records_total", "Records that doors have sent and that were acked.",
+            lambda f: f.desk.sends.counts.acked_records),
+    counter("rangelog_broker_unacked_records_total", "Records that doors answered before their acks, as was asked.",
+            lambda f: f.desk.sends.counts.unacked_records),
+    counter("rangelog_broker_refused_records_total", "Records of doors that were answered with an error.",
+            lambda f: f.desk.sends.counts.refused_records),
+    gauge("rangelog_broker_sending_topics", "Topics that doors send to, each with a producer.",
+          lambda f: f.desk.sends.topic_count),
+    counter("rangelog_broker_read_records_total", "Records in answers to reads of topics through doors.",
+            lambda f: f.desk.reads.counts.read_records),
+    counter("rangelog_broker_read_bytes_total", "Bytes of their keys and values.", lambda f: f.desk.reads.counts.read_bytes),
+    gauge("rangelog_broker_reads_waiting", "Reads that wait for a record behind the end.",
+          lambda f: f.desk.reads.waiting_count),
     gauge("rangelog_broker_assigned", "Shards and journals that are assigned to this broker.",
           lambda f: f.host.assigned_count),
     gauge("rangelog_broker_open_shards", "Shards that this broker has open.", lambda f: f.owned.open_count),

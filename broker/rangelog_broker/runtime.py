@@ -33,6 +33,9 @@ from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_broker.verbs.fetch import Fetches
+from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.send import Sends
+from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls_peers import server_arguments
@@ -127,13 +130,12 @@ class Runtime:
             stack.callback(port.close)
             server = await self._listen(make_factory(port), bound)
             stack.callback(server.close)
-            fetches = self._open_fetches(stack, owned, client, quotas)
-            behind = DoorContext(port.batches, fetches, client, rights, quotas, verifier, settings.token, settings.tls)
-            doors = await self._open_doors(stack, behind)
+            desk = self._open_desk(stack, owned, port, rights, quotas, verifier)
+            doors = await self._open_doors(stack, desk)
             registration = Registration(client.metadata.pd, row, owned, host.unopenable)
             registration.heard_rights, registration.heard_tokens = rights.heard, trust.heard
             registration.heard_quotas, registration.heard_version = quotas.heard, journals.heard_version
-            facts = metrics.BrokerFacts(port, fetches, owned, journals, host, registration, doors)
+            facts = metrics.BrokerFacts(port, desk, owned, journals, host, registration, doors)
             metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
                 return
@@ -164,6 +166,7 @@ class Runtime:
             tier_url=settings.tier_url or None,
             encryption_keys=key_provider(settings.encryption_keys_dir, settings.encryption_kms_key_id),
             lag_limits=settings.lag_limits,
+            connections=DataConnections(token=settings.token, tls=settings.tls, client_name=f"broker {settings.name}"),
         )
 
     def _control(self, verifier: TokenVerifier | None) -> GrpcServer:
@@ -193,10 +196,26 @@ class Runtime:
         stack.push_async_callback(trust.close)
         return rights, trust, verifier
 
-    def _open_fetches(self, stack: AsyncExitStack, owned: OwnedShards, client: Client, quotas: QuotaGuard) -> Fetches:
-        fetches = Fetches(owned, owned.rows, client, quotas, self._settings.fetch_bytes_max)
+    def _open_desk(
+        self,
+        stack: AsyncExitStack,
+        owned: OwnedShards,
+        port: ProducerPort,
+        rights: RightsGuard,
+        quotas: QuotaGuard,
+        verifier: TokenVerifier | None,
+    ) -> DoorContext:
+        """Return the verbs for doors, with a client of their own: its budgets are not those of shards and journals."""
+        settings, client = self._settings, self._client()
+        stack.push_async_callback(client.close)
+        fetches = Fetches(owned, owned.rows, client, quotas, settings.fetch_bytes_max)
         stack.push_async_callback(fetches.close)
-        return fetches
+        sends = Sends(client, quotas)
+        stack.push_async_callback(sends.close)
+        reads = Reads(client, quotas)
+        return DoorContext(
+            port.batches, fetches, sends, reads, client, rights, quotas, verifier, settings.token, settings.tls
+        )  # fmt: skip
 
     async def _serve_metrics(self, stack: AsyncExitStack, facts: metrics.BrokerFacts, control: GrpcServer) -> str:
         listen, parts = self._settings.metrics_listen, metrics.parts(facts, control.calls)

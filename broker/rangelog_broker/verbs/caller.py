@@ -60,6 +60,10 @@ class Caller:
         """Wait until it is known that the caller may do one of the verbs. Raises RightMissing, Unavailable."""
         await self._rights.require(self._principal, [(verbs, kind, "", resource_id)])
 
+    async def require_named(self, verbs: Verb, kind: int, name: str) -> None:
+        """The same, of a resource by its name."""
+        await self._rights.require(self._principal, [(verbs, kind, name, 0)])
+
     def close(self) -> None:
         """Forget what waits, and the door's connection: in a circle it would keep its buffers until the collector comes by."""
         self._gate.close()

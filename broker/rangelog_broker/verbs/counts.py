@@ -35,3 +35,26 @@ class FetchCounts:
     """Read from range servers or the tier."""
     sent_bytes: int = 0
     """Of batches."""
+
+
+@dataclass(slots=True)
+class SendCounts:
+    """The counters of sends."""
+
+    acked_records: int = 0
+    """That were answered with their places."""
+    refused_records: int = 0
+    """That were answered with an error."""
+    unacked_records: int = 0
+    """That were answered before they were acked, as their senders asked."""
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """The counters of reads."""
+
+    reads: int = 0
+    """That were answered."""
+    read_records: int = 0
+    read_bytes: int = 0
+    """Of keys and values."""

@@ -9,7 +9,7 @@ import pytest
 
 from rangelog_broker.metrics import FIGURES, SILENCE_S_MAX, BrokerFacts, problems
 from rangelog_broker.shards.tail import FetchMemory
-from rangelog_broker.verbs.counts import FetchCounts, ProduceCounts
+from rangelog_broker.verbs.counts import FetchCounts, ProduceCounts, ReadCounts, SendCounts
 
 
 def facts(answered_s: float | None) -> BrokerFacts:
@@ -18,7 +18,10 @@ def facts(answered_s: float | None) -> BrokerFacts:
     registration: Any = SimpleNamespace(answered_s=answered_s, heartbeats=4, heartbeat_failures=1)
     host: Any = SimpleNamespace(assigned_count=3, opened_count=5, failures={"UNAVAILABLE": 2})
     fetches: Any = SimpleNamespace(counts=FetchCounts(), waiting_count=1, memory=FetchMemory(10))
-    return BrokerFacts(port, fetches, SimpleNamespace(open_count=2), SimpleNamespace(open_count=1), host, registration)  # type: ignore[arg-type]
+    sends: Any = SimpleNamespace(counts=SendCounts(), topic_count=1)
+    reads: Any = SimpleNamespace(counts=ReadCounts(), waiting_count=1)
+    desk: Any = SimpleNamespace(fetches=fetches, sends=sends, reads=reads)
+    return BrokerFacts(port, desk, SimpleNamespace(open_count=2), SimpleNamespace(open_count=1), host, registration)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

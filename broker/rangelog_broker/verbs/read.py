@@ -1,0 +1,154 @@
+"""Reads: the records of a topic from a position on, by any broker, over all its shards.
+
+What holds: an answer has acked records only; those of one key are in the order in which they were sent, over splits and merges.
+The position behind an answer is a cut: a read from it goes on without a gap and without a repeat, at whichever broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime
+from typing import NamedTuple, cast
+
+from rangelog import Client, Cut, TopicReader, TopicRecord
+from rangelog.errors import InvalidArgument, Overloaded
+from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.counts import ReadCounts
+from rangelog_core.limits import MIB
+from rangelog_core.quotas import Measure, charge
+from rangelog_core.rights import Verb
+from rangelog_core.topic_names import parse_topic_name
+from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC
+from rangelog_server_common.quotas.guard import QuotaGuard, client_of
+
+RECORDS_MAX = 10_000
+BYTES_MAX = 8 * MIB
+"""Of one answer; it has at least one record where there is one."""
+WAIT_S_MAX = 60.0
+READS_MAX = 64
+WAITING_MAX = 1_000
+"""Reads that wait for a record at the end; a further one is answered at once."""
+READ_TIMEOUT_S = 30.0
+
+_TOPIC = int(RESOURCE_KIND_TOPIC)
+
+ReadStart = str | Cut | datetime
+""""earliest", "latest", a cut, or in each shard the first record at or after a time."""
+
+
+class ReadRecords(NamedTuple):
+    """Records, and where the next read goes on."""
+
+    records: list[TopicRecord]
+    position: Cut
+
+
+class Reads:
+    """The verb that reads records, of one broker. For its event loop."""
+
+    def __init__(self, client: Client, quotas: QuotaGuard) -> None:
+        """`client`: one whose budgets are for doors alone."""
+        self.counts = ReadCounts()
+        self._client = client
+        self._quotas = quotas
+        self._reading_count = 0
+        self._waiting_count = 0
+
+    async def read(
+        self, caller: Caller, topic: str, start: ReadStart, *, records_max: int = 1_000, wait_s: float = 0.0
+    ) -> ReadRecords:
+        """Return the records from a position on, up to the end that is acked now.
+
+        Args:
+            caller: Who asks; it needs the right to read the topic.
+            topic: "namespace/name", or a name in the namespace "default".
+            start: Where to begin.
+            records_max: At most so many, 1 to RECORDS_MAX.
+            wait_s: Wait for so long for the first record behind the end.
+
+        Returns:
+            The records, perhaps none, and the position behind them.
+
+        Raises:
+            TopicNotFound, TopicKindForbids, RightMissing, InvalidArgument, OffsetTrimmed: As their names say.
+            OffsetOutOfRange: A cut is beyond the end of a shard.
+            Overloaded: Too many reads are under way.
+            Unavailable, RequestTimeout: No copy could be read.
+
+        Example:
+            ```python
+            found = await reads.read(caller, "shop/orders", "earliest")
+            more = await reads.read(caller, "shop/orders", found.position, wait_s=5.0)
+            ```
+        """
+        name = str(parse_topic_name(topic))
+        if not 1 <= records_max <= RECORDS_MAX or not 0 <= wait_s <= WAIT_S_MAX:
+            raise InvalidArgument(f"a read has 1 to {RECORDS_MAX} records and waits for 0 to {WAIT_S_MAX:g} s")
+        await caller.require_named(Verb.READ, _TOPIC, name)
+        who = client_of(caller.principal)
+        if who is not None:
+            await self._quotas.hold(who, Measure.READ, 0, READ_TIMEOUT_S, name)
+        if start == "latest":
+            start = await self._client.topics.cut(name, "tail")
+        found = await self._up_to_the_end(name, start, records_max)
+        if not found.records and wait_s and await self._comes(name, found.position, wait_s):
+            found = await self._up_to_the_end(name, found.position, records_max)
+        size_bytes = sum(map(_size_of, found.records))
+        self.counts.reads += 1
+        self.counts.read_records += len(found.records)
+        self.counts.read_bytes += size_bytes
+        if who is not None:
+            charge(self._quotas.book.buckets(who, name, Measure.READ), self._quotas.now_us(), size_bytes)
+        return found
+
+    @property
+    def waiting_count(self) -> int:
+        """Reads that wait for a record behind the end."""
+        return self._waiting_count
+
+    # ---- inside
+
+    async def _up_to_the_end(self, name: str, start: ReadStart, records_max: int) -> ReadRecords:
+        if self._reading_count >= READS_MAX:
+            raise Overloaded(f"{READS_MAX} reads are under way: try again")
+        self._reading_count += 1
+        try:
+            reader = self._client.topic_reader(name, start=start, timeout_s=READ_TIMEOUT_S)
+            records: list[TopicRecord] = []
+            size_bytes = 0
+            async with aclosing(_records_of(reader)) as each:
+                async for record in each:
+                    records.append(record)
+                    size_bytes += _size_of(record)
+                    if len(records) >= records_max or size_bytes >= BYTES_MAX:
+                        break
+                return ReadRecords(records, reader.position())
+        finally:
+            self._reading_count -= 1
+
+    async def _comes(self, name: str, start: Cut, wait_s: float) -> bool:
+        """Wait for a record behind a position; return whether there is one."""
+        if self._waiting_count >= WAITING_MAX:
+            return False
+        self._waiting_count += 1
+        try:
+            async with asyncio.timeout(wait_s):
+                reader = self._client.topic_reader(name, start=start, follow=True, timeout_s=READ_TIMEOUT_S)
+                async with aclosing(_records_of(reader)) as each:
+                    async for _ in each:
+                        return True
+                return False
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting_count -= 1
+
+
+def _records_of(reader: TopicReader) -> AsyncGenerator[TopicRecord, None]:
+    return cast(AsyncGenerator[TopicRecord, None], aiter(reader))
+
+
+def _size_of(record: TopicRecord) -> int:
+    return len(record.value) + len(record.key or b"")

@@ -1,0 +1,121 @@
+"""Reads over a cluster in memory: what follows from cut to cut has no gap and no repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from unittest import mock
+
+import pytest
+
+from rangelog import Client, Cut
+from rangelog.errors import InvalidArgument, OffsetOutOfRange, Overloaded, RightMissing, TopicNotFound
+from rangelog.testing import FakeCluster
+from rangelog_broker.verbs import read as reading
+from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.read import RECORDS_MAX, WAIT_S_MAX, Reads
+from rangelog_server_common.quotas.guard import QuotaGuard
+from rangelog_server_common.rights.guard import RightsGuard
+
+CALLER = Caller(RightsGuard(), lambda *_: None)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client of a cluster with a topic "t" of two shards."""
+    with FakeCluster(brokers=1) as cluster:
+        async with cluster.client() as made:
+            await made.topics.create("t", shards=2)
+            yield made
+
+
+@pytest.fixture
+def reads(client: Client) -> Reads:
+    """The verb."""
+    return Reads(client, QuotaGuard())
+
+
+async def send(client: Client, *values: bytes, key: bytes = b"k", timestamp: int | None = None) -> None:
+    """Send records."""
+    async with client.producer("t") as producer:
+        for value in values:
+            await producer.send(value, key=key, timestamp=timestamp)
+
+
+async def test_from_cut_to_cut_everything_comes_once(client: Client, reads: Reads) -> None:
+    """In the order of each key, over a split."""
+    await send(client, *[b"%02d" % number for number in range(20)])
+    await client.topics.scale("t", [0, 1], 3)
+    await send(client, *[b"%02d" % number for number in range(20, 40)])
+    found: list[bytes] = []
+    position: str | Cut = "earliest"
+    while True:
+        answer = await reads.read(CALLER, "t", position, records_max=7)
+        assert len(answer.records) <= 7
+        if not answer.records:
+            break
+        found += [record.value for record in answer.records]
+        position = answer.position
+    assert found == [b"%02d" % number for number in range(40)]
+    assert (reads.counts.read_records, reads.counts.read_bytes) == (40, 120)
+
+
+async def test_an_answer_is_bounded_in_bytes(client: Client, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has one record at least."""
+    monkeypatch.setattr(reading, "BYTES_MAX", 100)
+    await send(client, *[b"x" * 1_000] * 3)
+    assert len((await reads.read(CALLER, "t", "earliest")).records) == 1
+
+
+async def test_a_read_at_the_end_waits(client: Client, reads: Reads) -> None:
+    """For the first record, which it has; or for its time, and then its position is the end."""
+    await send(client, b"before")
+    nothing = await reads.read(CALLER, "t", "latest", wait_s=0.05)
+    assert not nothing.records
+    waiting = asyncio.ensure_future(reads.read(CALLER, "t", nothing.position, wait_s=30.0))
+    while reads.waiting_count == 0:
+        await asyncio.sleep(0)
+    await send(client, b"after")
+    assert [record.value for record in (await waiting).records] == [b"after"]
+    assert reads.waiting_count == 0
+
+
+async def test_too_many_that_wait_are_answered_at_once(
+    client: Client, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty; too many that read are refused."""
+    monkeypatch.setattr(reading, "WAITING_MAX", 0)
+    assert not (await reads.read(CALLER, "t", "latest", wait_s=30.0)).records
+    monkeypatch.setattr(reading, "READS_MAX", 0)
+    with pytest.raises(Overloaded):
+        await reads.read(CALLER, "t", "earliest")
+
+
+async def test_starts(client: Client, reads: Reads) -> None:
+    """By time; beyond the end; of another topic."""
+    await send(client, b"old", timestamp=1_600_000_000_000)
+    await send(client, b"new", timestamp=1_700_000_000_000)
+    by_time = await reads.read(CALLER, "t", datetime.fromtimestamp(1_650_000_000, UTC))
+    assert [record.value for record in by_time.records] == [b"new"]
+    offsets = dict(by_time.position.offsets)
+    beyond = Cut(by_time.position.topic_id, {shard: offset + 5 for shard, offset in offsets.items()})
+    with pytest.raises(OffsetOutOfRange):
+        await reads.read(CALLER, "t", beyond)
+    await client.topics.create("u")
+    with pytest.raises(InvalidArgument):
+        await reads.read(CALLER, "u", by_time.position)
+    with pytest.raises(TopicNotFound):
+        await reads.read(CALLER, "nope", "earliest")
+
+
+async def test_what_no_request_may_ask(reads: Reads) -> None:
+    """Before anything is looked up."""
+    for bad in ({"records_max": 0}, {"records_max": RECORDS_MAX + 1}, {"wait_s": -1.0}, {"wait_s": WAIT_S_MAX + 1}):
+        with pytest.raises(InvalidArgument):
+            await reads.read(CALLER, "t", "earliest", **bad)  # type: ignore[arg-type]
+    with (
+        mock.patch.object(Caller, "require_named", mock.AsyncMock(side_effect=RightMissing("no"))),
+        pytest.raises(RightMissing),
+    ):
+        await reads.read(CALLER, "t", "earliest")
