@@ -98,7 +98,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 @pytest.fixture(scope="session")
 def broker_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The same with two brokers: what `rangelog local` starts."""
-    with running(tmp_path_factory.mktemp("brokers"), brokers=2) as cluster:
+    with running(tmp_path_factory.mktemp("brokers"), brokers=2, doors=("http",)) as cluster:
         yield cluster
 
 

@@ -63,7 +63,12 @@ TOPIC_METADATA = (
         )
     ),
     *("pd/", "ctl/", "jobs/", "page/", "cli/", "workbench/", "tools/config_reference.py", "tools/page_screenshots.py"),
-    *("client/rangelog/ranges.py", "tier/rangelog_tier/restore/"),
+    "tools/write_openapi.py",
+    *(
+        "client/rangelog/ranges.py",
+        "tier/rangelog_tier/restore/",
+        "server_common/rangelog_server_common/http_answers.py",
+    ),
     NEXT_LAYER,
 )
 """The placement driver keeps topics and their shards; errors and calls on them are in the core; producers and tables know their
@@ -432,6 +437,7 @@ UNIT_FOLDERS = {
     "cli": "cli/rangelog_cli",
     "client": "client/rangelog",
     "core": "core/rangelog_core",
+    "http": "broker/rangelog_http",
     "jobs": "jobs/rangelog_jobs",
     "page": "page/rangelog_page",
     "pd": "pd/rangelog_pd",

@@ -16,6 +16,7 @@ import click
 
 from pdctl.units import show_count
 from rangelog_cli.local.background import Running, write_running
+from rangelog_cli.local.doors import chosen_doors, door_lines, door_tries
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.naming import choose_name, write_local_context
@@ -103,6 +104,7 @@ def run_local(
     tls: bool | None,
     encrypted: bool | None = None,
     tokens: bool | None = None,
+    doors: str | None = None,
     write_context: bool = True,
     context_name: str | None = None,
     in_background: bool = False,
@@ -128,11 +130,11 @@ def run_local(
         tls=tls,
         encrypted=encrypted,
         tokens=tokens,
+        doors=chosen_doors(doors, fresh=fresh),
         env={name: value for name, value in SMALL.items() if name not in os.environ},
     )
     name = choose_name(cluster.directory, context_name, cluster.pd_addresses) if write_context else ""
-    running = Running.this_process(in_background=in_background, context=name)
-    write_running(cluster.directory, running)
+    write_running(cluster.directory, running := Running.this_process(in_background=in_background, context=name))
     enable_metrics(cluster)
     pages = enable_page(cluster)
     try:
@@ -209,6 +211,7 @@ def banner(
         f"  range servers  {servers}",
         *([f"  brokers        {brokers}"] if brokers else []),
         *([f"  REST           {rest}"] if rest else []),
+        *door_lines(plan),
         *([f"  page           {', '.join(pages)}"] if pages else []),
         f"  tier           {plan.tier_url}",
         f"  data and logs  {cluster.directory}",
@@ -229,6 +232,7 @@ def banner(
         f"    {note.pdctl} cluster status",
         f"    {note.pdctl} stream create hello && echo 'first record' | {note.pdctl} stream append hello",
         f"    {note.pdctl} stream read hello",
+        *door_tries(plan),
         "",
         f"  `rangelog local stop --data-dir {cluster.directory}` stops it; the data stays."
         if in_background

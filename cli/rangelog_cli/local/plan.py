@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
@@ -66,6 +66,8 @@ class BrokerPlan:
     host: str = LOOPBACK
     rest_port: int = 0
     """0, of plans that are older than the REST interface: any free port at each start."""
+    doors: dict[str, int] = field(default_factory=dict)
+    """Ports by name of the door."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class ClusterPlan:
             found[f"{broker.name}, services"] = broker.control_port
             if broker.rest_port:
                 found[f"{broker.name}, REST"] = broker.rest_port
+            found |= {f"{broker.name}, door {name}": port for name, port in broker.doors.items()}
         return found
 
 
@@ -215,6 +218,8 @@ def _check_kinds(part: _Part) -> None:
         wanted = {"str": str, "int": int, "bool": bool}.get(str(each.type))
         if wanted is not None and type(getattr(part, each.name)) is not wanted:
             raise TypeError(f"{each.name} is not of type {each.type}")
+    if isinstance(part, BrokerPlan) and not all(type(port) is int for port in part.doors.values()):
+        raise TypeError("doors has ports that are no numbers")
 
 
 def write_plan(directory: Path, plan: ClusterPlan) -> None:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from rangelog_cli.local.certificates import ADMIN, CLIENT, LocalCertificates
+from rangelog_cli.local.doors import with_doors
 from rangelog_cli.local.encryption import KEYS, with_encryption
 from rangelog_cli.local.plan import (
     BrokerPlan,
@@ -85,6 +86,7 @@ class Cluster:
         tls: bool | None = None,
         encrypted: bool | None = None,
         tokens: bool | None = None,
+        doors: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         hosts: Mapping[str, str] | None = None,
         launches: Mapping[str, Launch] | None = None,
@@ -92,8 +94,8 @@ class Cluster:
         """Lock `directory` and read its plan, or make one. No process is started.
 
         A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, no broker, a tier in the
-        directory itself, free ports, no TLS, no tokens and objects in clear. `env` is added to the children's environment
-        (settings such as RANGELOG_SERVER_…).
+        directory itself, free ports, no TLS, no tokens, no doors and objects in clear. `env` is added to the children's
+        environment (settings such as RANGELOG_SERVER_…).
         By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
@@ -108,7 +110,7 @@ class Cluster:
             plan = replace(plan, tls=plan.tls if tls is None else tls, tokens=plan.tokens if tokens is None else tokens)
             if plan.tokens and not plan.tls:
                 raise InvalidArgument("tokens travel by TLS only: add --tls, or pass --no-tokens")
-            plan = with_hosts(with_encryption(plan, directory / KEYS, encrypted), hosts or {})
+            plan = with_hosts(with_encryption(with_doors(plan, doors), directory / KEYS, encrypted), hosts or {})
             refuse_busy(plan.ports())
             write_plan(directory, plan)
         except BaseException:
@@ -251,7 +253,11 @@ class Cluster:
         arguments += ["--rest-listen", f"{broker.host}:{broker.rest_port}"]
         for address in self.plan.pd_addresses:
             arguments += ["--pd", address]
-        env = self._tls(Role.BROKER, broker.name, "RANGELOG_BROKER_") | dict(env)
+        doors = {
+            f"RANGELOG_BROKER_DOORS__{name.upper()}__LISTEN": f"{broker.host}:{port}"
+            for name, port in broker.doors.items()
+        }
+        env = self._tls(Role.BROKER, broker.name, "RANGELOG_BROKER_") | doors | dict(env)
         return self._process(broker.name, arguments, home, env)
 
     def _tls(self, role: Role, name: str, env_prefix: str) -> dict[str, str]:

@@ -39,6 +39,9 @@ DATA_DIR = Path("rangelog-data")
     default=None,
     help="Accept tokens of `pdctl token create` as well as certificates; with --tls.  [default: as it was]",
 )
+@click.option(
+    "--doors", metavar="NAMES", help="Of brokers: http, or none.  [default: all that are installed, or as it was]"
+)
 @click.option("--context", "context_name", metavar="NAME", help="Name of its context for pdctl.  [default: local]")
 @click.option("--no-context", is_flag=True, help="Do not write a context for pdctl.")
 @click.option("--in-background", is_flag=True, hidden=True, help="What --detach starts.")
@@ -56,6 +59,7 @@ def local(
     tls: bool | None,
     encrypted: bool | None,
     tokens: bool | None,
+    doors: str | None,
     context_name: str | None,
     no_context: bool,
     in_background: bool,
@@ -82,7 +86,7 @@ def local(
 
         options = {
             "pds": pds, "range_servers": range_servers, "brokers": brokers, "tier_url": tier_url, "port": port, "tls": tls,
-            "encrypted": encrypted, "tokens": tokens, "context": None if no_context else context_name or "",
+            "encrypted": encrypted, "tokens": tokens, "doors": doors, "context": None if no_context else context_name or "",
         }  # fmt: skip
         click.echo(start(data_dir.absolute(), options), nl=False)
         return 0
@@ -90,7 +94,7 @@ def local(
 
     return run_local(
         data_dir, pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url, port=port, tls=tls,
-        encrypted=encrypted, tokens=tokens, context_name=context_name, write_context=not no_context,
+        encrypted=encrypted, tokens=tokens, doors=doors, context_name=context_name, write_context=not no_context,
         in_background=in_background,
     )  # fmt: skip
 

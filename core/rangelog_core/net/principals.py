@@ -44,6 +44,7 @@ class Port(StrEnum):
     BROKER_DATA = "producers' port of a broker"
     BROKER_CONTROL = "services of a broker"
     BROKER_REST = "REST interface of a broker"
+    BROKER_HTTP = "HTTP door of a broker"
     METRICS = "port of metrics"
     PD_PAGE = "page of a placement driver"
 
@@ -123,6 +124,7 @@ PORT_ROLES: Mapping[Port, frozenset[Role]] = {
     Port.BROKER_DATA: PRODUCERS,
     Port.BROKER_CONTROL: PRODUCERS,
     Port.BROKER_REST: frozenset({Role.CLIENT, Role.ADMIN}),
+    Port.BROKER_HTTP: frozenset({Role.CLIENT, Role.ADMIN}),
     Port.METRICS: ALL,  # a process's own certificate is enough for its probes
     Port.PD_PAGE: frozenset({Role.CLIENT, Role.ADMIN}),
 }

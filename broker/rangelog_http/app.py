@@ -1,0 +1,193 @@
+"""The application: records as bare ASGI, at the lowest cost per request, and everything else by FastAPI.
+
+What holds: who asks is known before a body is read; a body is bounded before it is kept. Rights and quotas are the verbs'.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NoReturn
+
+from fastapi import APIRouter, Body, FastAPI, Header, Query
+from pydantic import BaseModel, Field
+
+from rangelog.errors import InvalidArgument, RangelogError
+from rangelog_broker.door import DoorContext
+from rangelog_broker.verbs import send
+from rangelog_broker.verbs.caller import Caller
+from rangelog_core.net.acting import acting_for
+from rangelog_core.net.principals import Port, Principal
+from rangelog_core.quotas import Measure
+from rangelog_core.tracing import served
+from rangelog_http.answers import RETRY_AFTER_S, status_of
+from rangelog_http.handlers import topics
+from rangelog_http.handlers.records import RecordHandlers, RecordsAnswer, query_of
+from rangelog_http.settings import HttpSettings
+from rangelog_server_common.http_answers import error_response, possible
+from rangelog_server_common.http_app import json_app
+from rangelog_server_common.http_callers import PATH_LENGTH_MAX, CallerGuard
+from rangelog_server_common.http_guard import App, Bodies, Message, Receive, Refusal, Send
+from rangelog_server_common.quotas.guard import client_of
+from rangelog_server_common.tokens.bounds import bounds_of
+
+REQUESTS_MAX = 4_000
+"""That run at once: the most connections, each with one."""
+BODIES_MAX = 1_000
+BODY_TIMEOUT_S = 30.0
+_ABOUT = (
+    "Records in and out of topics with any HTTP client: any broker serves it. Where the cluster has a token, send it as "
+    "`Authorization: Bearer TOKEN`."
+)
+
+
+class SendAnswer(BaseModel):
+    """Where a record is."""
+
+    shard: int = Field(examples=[0])
+    offset: int = Field(examples=[250])
+
+
+class ReadAnswer(BaseModel):
+    """Records, and where the next read goes on."""
+
+    records: list[dict[str, Any]] = Field(
+        description="shard, offset, timestamp_ms, value; key and headers where there are any. Bytes that are no UTF-8 are "
+        "base64 in value_base64, key_base64, headers_base64.",
+        examples=[[{"shard": 0, "offset": 250, "timestamp_ms": 1790000000000, "value": "first", "key": "UA"}]],
+    )
+    next: str = Field(description="`from` of the next read.", examples=["eyJjdXQiOjF9"])
+
+
+_described = APIRouter(prefix="/v1/topics/{namespace}/{name}/records", tags=["records"])
+"""Descriptions alone: `Application` answers these paths itself."""
+
+
+@_described.post(
+    "",
+    summary="Send records",
+    responses=possible(404, 409, 413)
+    | {202: {"description": "With ack=none: sent, and not acked."}, 207: {"description": "Some of a batch are in."}},
+)
+async def send_records(
+    namespace: topics.Namespace,
+    name: topics.Name,
+    body: Annotated[
+        bytes,
+        Body(
+            media_type="application/octet-stream",
+            description="One record; with application/x-ndjson a record per line; with "
+            "application/vnd.rangelog.records+json a list of them. Content-Encoding: gzip, deflate or zstd.",
+            examples=["first"],
+        ),
+    ],
+    key: Annotated[str, Query(description="Key of all records.")] = "",
+    key_pointer: Annotated[str, Query(description="JSON pointer to the key in each value.")] = "",
+    ack: Annotated[
+        str, Query(description="durable: answered once two servers have flushed; none: at once, may be lost.")
+    ] = "durable",
+    shard: Annotated[int | None, Query(description="The shard, whatever the key.")] = None,
+    x_rangelog_key: Annotated[str, Header(description="Key of all records, where the query has none.")] = "",
+    x_rangelog_timestamp_ms: Annotated[int | None, Header(description="Time of the event.")] = None,
+) -> SendAnswer:
+    """Send records. The answer to a batch lists each record's place or error, in order, and how many failed."""
+    _not_called()
+
+
+@_described.get("", summary="Read records", responses=possible(404, 409))
+async def read_records(
+    namespace: topics.Namespace,
+    name: topics.Name,
+    from_: Annotated[
+        str, Query(alias="from", description="earliest, latest, a time with a zone, or `next`.")
+    ] = "earliest",
+    limit: Annotated[int, Query(description="Records at most.")] = 1_000,
+    wait_ms: Annotated[int, Query(description="How long to wait for the first one.")] = 0,
+) -> ReadAnswer:
+    """Return records up to the end that is acked now, as JSON, or with Accept: application/x-ndjson as lines."""
+    _not_called()
+
+
+def _not_called() -> NoReturn:
+    raise AssertionError("the application answers this path before FastAPI")
+
+
+def bare_app() -> FastAPI:
+    """Return the part that FastAPI answers, and the description of everything."""
+    return json_app((topics.router, _described), title="rangelog", about=_ABOUT)
+
+
+class Application(CallerGuard):
+    """See the module. The ASGI application of the door."""
+
+    def __init__(self, context: DoorContext, settings: HttpSettings) -> None:
+        app = bare_app()
+        app.state.client = context.client
+        super().__init__(
+            app, name="HTTP", port=Port.BROKER_HTTP, token=context.token, requests_max=REQUESTS_MAX,
+            bodies=Bodies(bytes_max=1024 * 1024, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX),
+            verifier=context.verifier, quotas=context.quotas,
+        )  # fmt: skip
+        self._batches = Bodies(bytes_max=send.BYTES_MAX, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX)
+        self._records = RecordHandlers(context.sends, context.reads, settings)
+        self._callers = context.rights
+
+    async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
+        topic = topic_of(scope["path"])
+        if topic is None:
+            await super()._pass_on(scope, receive, send)
+            return
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        known = dict(headers)
+        self._check_connection(scope)
+        principal = self._caller(scope, known)
+        method = scope["method"]
+        body = await self._batches.read(known, receive) if method == "POST" else b""
+        async with self._runs():
+            with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
+                await self._hold_call(principal)
+                answer = await self._answer(method, topic, principal, scope["query_string"], headers, body)
+        await send({"type": "http.response.start", "status": answer.status, "headers": [
+            (b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(answer.body)), *answer.headers,
+        ]})  # fmt: skip
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _answer(
+        self,
+        method: str,
+        topic: str,
+        principal: Principal | None,
+        query: bytes,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> RecordsAnswer:
+        caller = Caller(self._callers, lambda *_: None)
+        caller.admitted(principal)
+        with acting_for(principal, bounds_of(principal)):
+            if method == "POST":
+                return await self._records.post(caller, topic, query_of(query), headers, body)
+            if method == "GET":
+                return await self._records.get(caller, topic, query_of(query), headers)
+        raise Refusal(405, InvalidArgument("records are sent with POST and read with GET"))
+
+    def _refused(self, error: Exception, scope: Message) -> App:
+        if not isinstance(error, RangelogError):
+            return super()._refused(error, scope)
+        response = error_response(error, status_of(error))
+        if response.status_code in (429, 503):
+            response.headers["retry-after"] = str(RETRY_AFTER_S)
+        return response
+
+    async def _hold_call(self, principal: Principal | None) -> None:
+        if self._quotas is not None and self._quotas.book.any and (who := client_of(principal)) is not None:
+            await self._quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+
+
+def topic_of(path: str) -> str | None:
+    """Return the topic of /v1/topics/NAMESPACE/NAME/records; None: it is another path.
+
+    >>> topic_of("/v1/topics/shop/orders/records")
+    'shop/orders'
+    """
+    parts = path.split("/")
+    if len(parts) == 6 and parts[5] == "records" and parts[1:3] == ["v1", "topics"]:
+        return f"{parts[3]}/{parts[4]}"
+    return None

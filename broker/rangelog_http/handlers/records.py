@@ -1,0 +1,146 @@
+"""Records in and out of a topic: POST and GET /v1/topics/NAMESPACE/NAME/records, as bare ASGI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from rangelog.errors import InvalidArgument
+from rangelog_broker.verbs import read, send
+from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.send import Outcome, Sends
+from rangelog_core.errors import RangelogError
+from rangelog_http.answers import status_of
+from rangelog_http.settings import HttpSettings
+from rangelog_http.wire.encodings import decoded
+from rangelog_http.wire.json_pointers import parse_pointer
+from rangelog_http.wire.records_in import LINES_TYPES, Given, records_of
+from rangelog_http.wire.records_out import dumped, lines_of, outcome_object, record_object, start_of, token_of
+
+HEADER_PREFIX = b"x-rangelog-header-"
+ACKS = ("durable", "none")
+_SENT = frozenset({"key", "key_pointer", "ack", "shard"})
+_READ = frozenset({"from", "limit", "wait_ms"})
+
+Query = dict[str, str]
+
+
+class RecordsAnswer(NamedTuple):
+    """An answer: its status, its type, its body, and further headers."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class RecordHandlers:
+    """The handlers of records."""
+
+    def __init__(self, sends: Sends, reads: Reads, settings: HttpSettings) -> None:
+        self._sends = sends
+        self._reads = reads
+        self._kept = frozenset(name.encode("latin-1", "replace") for name in settings.keep_headers)
+        self._pointers = {topic: parse_pointer(text) for topic, text in settings.key_pointers.items()}
+
+    async def post(
+        self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> RecordsAnswer:
+        """Send the records of a body. Raises RangelogError: no record was sent, or the outcome of the only one."""
+        _check_known(query, _SENT)
+        ack = query.get("ack", ACKS[0])
+        if ack not in ACKS:
+            raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
+        shard = _number(query, "shard", None, 0, (1 << 64) - 1)
+        known = dict(headers)
+        body = decoded(body, known.get(b"content-encoding", b"").decode("latin-1"), send.BYTES_MAX)
+        content_type = known.get(b"content-type", b"").decode("latin-1")
+        found = records_of(body, content_type, self._given(topic, query, headers), send.RECORDS_MAX)
+        if ack == "none":
+            await self._sends.send_unacked(caller, topic, found.records, shard=shard)
+            return _json(202, {"acked": False, "sent": len(found.records)})
+        outcomes = await self._sends.send(caller, topic, found.records, shard=shard)
+        if found.is_batch:
+            return _json(_status_of_all(outcomes), {
+                "failed": sum(isinstance(each, RangelogError) for each in outcomes),
+                "outcomes": [outcome_object(each) for each in outcomes],
+            })  # fmt: skip
+        (outcome,) = outcomes
+        if isinstance(outcome, RangelogError):
+            raise outcome
+        return RecordsAnswer(200, "application/json", b'{"shard":%d,"offset":%d}' % (outcome.shard, outcome.offset))
+
+    async def get(self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> RecordsAnswer:
+        """Return records from a position on. Raises RangelogError."""
+        _check_known(query, _READ)
+        found = await self._reads.read(
+            caller,
+            topic,
+            start_of(query.get("from", "earliest")),
+            records_max=_number(query, "limit", 1_000, 1, read.RECORDS_MAX) or 1,
+            wait_s=(_number(query, "wait_ms", 0, 0, int(read.WAIT_S_MAX * 1_000)) or 0) / 1_000,
+        )
+        token = token_of(found.position)
+        more = ((b"x-rangelog-next", token.encode()),)
+        if any(each in dict(headers).get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
+            return RecordsAnswer(200, LINES_TYPES[0], lines_of(found.records), more)
+        return _json(200, {"records": [record_object(each) for each in found.records], "next": token}, more)
+
+    def _given(self, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> Given:
+        key: bytes | None = query["key"].encode("utf-8", "surrogateescape") if "key" in query else None
+        kept: dict[str, bytes] = {}
+        ms: int | None = None
+        for name, value in headers:
+            if name == b"x-rangelog-key" and key is None:
+                key = value
+            elif name == b"x-rangelog-timestamp-ms":
+                ms = _number({"timestamp_ms": value.decode("latin-1")}, "timestamp_ms", None, 0, 1 << 62)
+            elif name.startswith(HEADER_PREFIX):
+                kept[name[len(HEADER_PREFIX) :].decode("latin-1")] = value
+            elif name in self._kept:
+                kept[name.decode("latin-1")] = value
+        pointer = parse_pointer(query["key_pointer"]) if "key_pointer" in query else self._pointers.get(topic, ())
+        return Given(key, pointer, kept, ms)
+
+
+def query_of(query_string: bytes) -> Query:
+    """Return the parameters of a query. Raises InvalidArgument where one is given twice."""
+    if not query_string:
+        return {}
+    try:
+        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=16)
+    except ValueError as error:
+        raise InvalidArgument(f"the query: {error}") from None
+    query = dict(pairs)
+    if len(query) != len(pairs):
+        raise InvalidArgument("a parameter of the query is given twice")
+    return query
+
+
+def _check_known(query: Mapping[str, str], known: frozenset[str]) -> None:
+    for name in query:
+        if name not in known:
+            raise InvalidArgument(f"the query has no parameter {name[:40]!r}: there are {', '.join(sorted(known))}")
+
+
+def _number(query: Mapping[str, str], name: str, default: int | None, least: int, most: int) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and least <= int(text) <= most):
+        raise InvalidArgument(f"{name}={text[:40]!r}: a whole number from {least} to {most}")
+    return int(text)
+
+
+def _json(status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> RecordsAnswer:
+    return RecordsAnswer(status, "application/json", dumped(value), headers)
+
+
+def _status_of_all(outcomes: list[Outcome]) -> int:
+    """Return 200 where all are in, 207 where some are, and the first one's where all were refused."""
+    errors = [each for each in outcomes if isinstance(each, RangelogError)]
+    if not errors:
+        return 200
+    return 207 if len(errors) < len(outcomes) else status_of(errors[0])

@@ -1,0 +1,1 @@
+"""From bytes of requests to records, and back. No I/O."""

@@ -1,0 +1,97 @@
+"""Records and positions, as answers have them. No I/O.
+
+What holds: a value or key that is UTF-8 is text, any other is base64 under another name, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from rangelog import Cut, ProducerAck, TopicRecord
+from rangelog.errors import InvalidArgument, RangelogError
+
+PLACES = ("earliest", "latest")
+
+
+def token_of(cut: Cut) -> str:
+    """Return a position as a text for an address."""
+    return base64.urlsafe_b64encode(cut.to_json().encode()).rstrip(b"=").decode()
+
+
+def start_of(text: str) -> str | Cut | datetime:
+    """Return where to begin: earliest, latest, a time with a zone, or a position of an earlier answer. Raises InvalidArgument.
+
+    >>> start_of("2026-01-01T00:00:00Z").year
+    2026
+    """
+    if text in PLACES:
+        return text
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        if at.tzinfo is None:
+            raise InvalidArgument("a time needs a zone: 2026-01-01T00:00:00Z")
+        return at
+    try:
+        return Cut.from_json(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
+    except (binascii.Error, ValueError, InvalidArgument):
+        raise InvalidArgument(
+            f"from={text[:40]!r}: earliest, latest, a time (2026-01-01T00:00:00Z), or `next` of an earlier answer"
+        ) from None
+
+
+def record_object(record: TopicRecord) -> dict[str, Any]:
+    """Return a record as an object of JSON."""
+    made: dict[str, Any] = {
+        "shard": record.shard_id,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **_text("value", record.value),
+    }
+    if record.key is not None:
+        made |= _text("key", record.key)
+    for name, value in record.headers.items():
+        for field, text in _text("headers", value).items():
+            made.setdefault(field, {})[name] = text
+    return made
+
+
+def lines_of(records: Iterable[TopicRecord]) -> bytes:
+    """Return records as lines of JSON."""
+    return b"".join(dumped(record_object(each)) + b"\n" for each in records)
+
+
+def outcome_object(outcome: ProducerAck | RangelogError) -> dict[str, Any]:
+    """Return what became of a record."""
+    if isinstance(outcome, RangelogError):
+        return {"error": error_object(outcome)}
+    return {"shard": outcome.shard, "offset": outcome.offset}
+
+
+def error_object(error: RangelogError) -> dict[str, Any]:
+    """Return an error as answers have it."""
+    return {
+        "code": error.code,
+        "message": str(error),
+        "retriable": error.retriable,
+        "outcome_unknown": error.outcome_unknown,
+    }
+
+
+def dumped(value: Any) -> bytes:
+    """Return JSON, on one line."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _text(name: str, data: bytes) -> dict[str, str]:
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

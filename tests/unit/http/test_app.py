@@ -1,0 +1,242 @@
+"""The application over a cluster in memory: routes, forms, statuses, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import pytest
+
+from rangelog import Client, ProducerAck
+from rangelog.errors import AppendTimeout, Overloaded, RangelogError, RightMissing
+from rangelog.testing import FakeCluster
+from rangelog_broker.door import DoorContext
+from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.send import BYTES_MAX, Sends
+from rangelog_http.answers import status_of
+from rangelog_http.app import Application, bare_app, topic_of
+from rangelog_http.settings import HttpSettings
+from rangelog_http.wire.records_in import RECORDS_TYPE
+from rangelog_server_common.http_app import description_of
+from rangelog_server_common.quotas.guard import QuotaGuard
+from rangelog_server_common.rights.guard import RightsGuard
+from tests.support.rest_caller import RestCaller
+from tests.support.waiting import until
+
+COMMITTED = Path(__file__).resolve().parents[3] / "docs" / "api" / "http.openapi.json"
+RECORDS = "/v1/topics/default/t/records"
+LINES = {"content-type": "application/x-ndjson"}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client of a cluster with a topic "t"."""
+    with FakeCluster(brokers=1) as cluster:
+        async with cluster.client() as made:
+            await made.topics.create("t")
+            yield made
+
+
+@pytest.fixture
+async def context(client: Client) -> AsyncIterator[DoorContext]:
+    """The broker behind the door."""
+    quotas = QuotaGuard()
+    sends = Sends(client, quotas)
+    nothing = cast(Any, None)
+    yield DoorContext(nothing, nothing, sends, Reads(client, quotas), client, RightsGuard(), quotas, None, None, None)
+    await sends.close()
+
+
+@pytest.fixture
+def call(context: DoorContext) -> RestCaller:
+    """The application."""
+    return RestCaller(Application(context, HttpSettings(
+        listen="127.0.0.1:0", keep_headers=["User-Agent"], key_pointers={"u": "/user/id"}
+    )))  # fmt: skip
+
+
+async def test_a_topics_life(call: RestCaller) -> None:
+    """PUT makes it once, GET describes it, DELETE takes it away."""
+    topic = "/v1/topics/default/news"
+    made = await call("PUT", topic, {"shards": 2, "retention_seconds": 60, "tags": {"team": "ops"}})
+    assert (made.status, made.body["shards"], made.body["retention_seconds"]) == (201, 2, 60)
+    again = await call("PUT", topic)
+    assert (again.status, again.body) == (200, made.body)
+    assert (await call("GET", topic)).body == made.body
+    assert (await call("DELETE", topic)).status == 409
+    assert (await call("DELETE", f"{topic}?force=true")).status == 204
+    for method, target, status in (
+        ("GET", "/v1/topics/nospace/news", 404), ("PUT", "/v1/topics/nospace/news", 404),
+        ("PUT", "/v1/topics/default/a b", 400),
+        ("GET", "/v1/topics/default/..", 400), ("POST", topic, 405), ("GET", "/v1/nothing", 404), ("GET", "/", 404),
+    ):  # fmt: skip
+        refused = await call(method, target)
+        assert (refused.status, bool(refused.body["code"])) == (status, True), target
+    assert (await call("PUT", topic, {"shards": "many"})).status == 400
+    assert (await call("PUT", topic, {"colour": 1})).status == 400
+
+
+async def test_records_in_and_out(call: RestCaller, client: Client) -> None:
+    """One, lines, a list; keys by header, query and pointer; headers that are kept; a position that goes on."""
+    one = await call("POST", RECORDS, raw=[b"one"], headers={
+        "x-rangelog-key": "k", "x-rangelog-timestamp-ms": "7", "x-rangelog-header-Trace": "t1",
+        "user-agent": "curl", "x-other": "no",
+    })  # fmt: skip
+    assert (one.status, one.body) == (200, {"shard": 0, "offset": 0})
+    lines = await call(
+        "POST", f"{RECORDS}?key_pointer=/user/id", raw=[b'{"user": {"id": 7}}\n{"us', b'er": {}}\n'], headers=LINES
+    )
+    assert (lines.status, lines.body["failed"]) == (200, 0)
+    assert lines.body["outcomes"] == [{"shard": 0, "offset": 1}, {"shard": 0, "offset": 2}]
+    listed = json.dumps({"records": [{"value": "x", "key": "y"}, {"value": "z"}]}).encode()
+    packed = {"content-type": RECORDS_TYPE, "content-encoding": "gzip"}
+    assert (await call("POST", f"{RECORDS}?key=q", raw=[gzip.compress(listed)], headers=packed)).status == 200
+    assert (await call("POST", f"{RECORDS}?ack=none", raw=[b"last"], headers={})).status == 202
+    first = await call("GET", f"{RECORDS}?limit=3")
+    records = first.body["records"]
+    assert records[0] == {
+        "shard": 0, "offset": 0, "timestamp_ms": 7, "value": "one", "key": "k",
+        "headers": {"trace": "t1", "user-agent": "curl"},
+    }  # fmt: skip
+    assert [each.get("key") for each in records] == ["k", "7", None]
+    rest = await call(
+        "GET", f"{RECORDS}?wait_ms=1000&from={first.body['next']}", headers={"accept": "application/x-ndjson"}
+    )
+    assert [json.loads(line).get("key") for line in rest.body.splitlines()] == ["y", "q", None]
+    assert (await call("GET", f"{RECORDS}?from={rest.headers['x-rangelog-next']}")).body["records"] == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "ack=all", "shard=x", "shard=-1", "limit=0", "nope=1", "key=a&key=b", "key_pointer=x",
+        "&".join(f"a{i}=1" for i in range(40)),
+    ],
+)  # fmt: skip
+async def test_a_strange_query_of_a_post(call: RestCaller, target: str) -> None:
+    """Refused, and nothing is sent."""
+    assert (await call("POST", f"{RECORDS}?{target}", raw=[b"x"], headers={})).status == 400
+    assert (await call("GET", RECORDS)).body["records"] == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["from=x", "limit=0", "limit=10001", "limit=1e3", "wait_ms=60001", "wait_ms=", "nope=1", "limit=1&limit=2"],
+)
+async def test_a_strange_query_of_a_get(call: RestCaller, target: str) -> None:
+    """With one sentence of what there is."""
+    assert (await call("GET", f"{RECORDS}?{target}")).status == 400
+
+
+async def test_bodies_that_are_refused(call: RestCaller) -> None:
+    """By their length, unread; once decoded; in the middle of their lines. Nothing of them is in."""
+    stated = {"content-length": str(BYTES_MAX + 1)}
+    assert (await call("POST", RECORDS, raw=[b""], headers=stated)).status == 413
+    assert (await call("POST", RECORDS, raw=[bytes(BYTES_MAX), b"x"], headers={})).status == 413
+    bomb = gzip.compress(bytes(BYTES_MAX + 1))
+    assert (await call("POST", RECORDS, raw=[bomb], headers={"content-encoding": "gzip"})).status == 413
+    assert (await call("POST", RECORDS, raw=[b"x"], headers={"content-encoding": "gzip"})).status == 400
+    broken = await call("POST", RECORDS, raw=[b"1\n{\n3\n"], headers=LINES)
+    assert broken.status == 400 and "line 2" in broken.body["message"]
+    assert (await call("POST", RECORDS, raw=[bytes(1024 * 1024 + 1)], headers={})).status == 413
+    assert (await call("PATCH", RECORDS, raw=[b"x"], headers={})).status == 405
+    assert (await call("GET", RECORDS)).body["records"] == []
+
+
+async def test_each_record_of_a_batch_has_its_outcome(call: RestCaller, context: DoorContext) -> None:
+    """Some are in: 207; none is: the status of the first error."""
+    big = b'"' + b"x" * (1024 * 1024) + b'"'
+    mixed = await call("POST", RECORDS, raw=[b"1\n" + big + b"\n2\n"], headers=LINES)
+    assert (mixed.status, mixed.body["failed"]) == (207, 1)
+    assert [each.get("error", {}).get("code") for each in mixed.body["outcomes"]] == [None, "RECORD_TOO_LARGE", None]
+    none = await call("POST", RECORDS, raw=[big], headers=LINES)
+    assert (none.status, none.body["failed"]) == (413, 1)
+    unknown: list[ProducerAck | RangelogError] = [AppendTimeout("no ack", outcome_unknown=True)]
+    with mock.patch.object(Sends, "send", mock.AsyncMock(return_value=unknown)):
+        lost = await call("POST", RECORDS, raw=[b"x"], headers={})
+    assert (lost.status, lost.body["outcome_unknown"]) == (504, True)
+
+
+def test_every_error_has_a_status() -> None:
+    """500 is for what no client can mend."""
+    left, defects = [RangelogError], set()
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        if kind is not RangelogError and status_of(kind("x")) == 500:
+            defects.add(kind.__name__)
+    assert defects == {
+        "AppendConflict", "Corruption", "EncryptionKeyMissing", "InternalError", "MissingExtra", "OutOfOrder",
+        "ProtocolViolation", "WrongServer",
+    }  # fmt: skip
+
+
+async def test_who_asks(context: DoorContext) -> None:
+    """The cluster's token, a page of the web, a right that is missing."""
+    settings = HttpSettings(listen="127.0.0.1:0")
+    call = RestCaller(Application(context._replace(token="secret"), settings))
+    assert (await call("POST", RECORDS, raw=[b"x"], headers={})).status == 401
+    assert (await call("GET", RECORDS, headers={"authorization": "Bearer wrong"})).status == 401
+    assert (await call("GET", f"{RECORDS}?token=secret", headers={})).status == 401
+    good = {"authorization": "Bearer secret"}
+    assert (await call("GET", RECORDS, headers=good)).status == 200
+    assert (await call("POST", RECORDS, raw=[b"x"], headers=good | {"origin": "http://evil.example"})).status == 403
+    with mock.patch.object(Caller, "require_named", mock.AsyncMock(side_effect=RightMissing("no"))):
+        for method in ("GET", "POST"):
+            assert (await call(method, RECORDS, raw=[b"x"], headers=good)).status == 403
+    assert len((await call("GET", RECORDS, headers=good)).body["records"]) == 0
+
+
+async def test_a_client_over_its_quota_waits_or_is_refused(call: RestCaller, context: DoorContext) -> None:
+    """Calls count before anything is done; the answer says when it may be possible."""
+    held = mock.AsyncMock(side_effect=Overloaded("over its quota"))
+    with mock.patch.object(QuotaGuard, "hold", held):
+        refused = await call("POST", RECORDS, raw=[b"x"], headers={})
+    assert (refused.status, refused.body["code"], refused.headers["retry-after"]) == (429, "OVERLOADED", "1")
+    assert (await call("GET", RECORDS)).body["records"] == []
+
+
+async def test_a_configured_pointer(call: RestCaller, client: Client) -> None:
+    """It names the keys of a topic where requests do not; a body without JSON has none."""
+    await client.topics.create("u")
+    records = "/v1/topics/default/u/records"
+    assert (await call("POST", records, raw=[b'{"user": {"id": "x"}}'], headers={})).status == 200
+    assert (await call("POST", records, raw=[b"plain"], headers={})).status == 400
+    assert (await call("POST", records, raw=[b"plain"], headers={"x-rangelog-key": "y"})).status == 200
+    assert [each["key"] for each in (await call("GET", records)).body["records"]] == ["x", "y"]
+
+
+async def test_a_client_that_goes_away_costs_nothing(call: RestCaller, context: DoorContext) -> None:
+    """Its long poll ends, and the others are answered."""
+    waiting = asyncio.ensure_future(call("GET", f"{RECORDS}?wait_ms=30000"))
+    await until(lambda: context.reads.waiting_count == 1, "the poll waits")
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (await call("POST", RECORDS, raw=[b"x"], headers={})).status == 200
+
+
+def test_paths() -> None:
+    """Records of a topic, and nothing that only looks so."""
+    assert topic_of("/v1/topics/a/b/records") == "a/b"
+    for other in (
+        "/v1/topics/a/records",
+        "/v1/topics/a/b/records/",
+        "/v2/topics/a/b/records",
+        "v1/topics/a/b/records",
+        "/v1/topics/a/b/c/records",
+    ):
+        assert topic_of(other) is None
+
+
+def test_the_description_is_in_step() -> None:
+    """Each operation has a summary and its errors."""
+    made = description_of(bare_app())
+    assert made == COMMITTED.read_bytes(), "run `python tools/write_openapi.py`"
+    operations = [each for path in json.loads(made)["paths"].values() for each in path.values()]
+    assert len(operations) == 5 and all(each["summary"] and "401" in each["responses"] for each in operations)
