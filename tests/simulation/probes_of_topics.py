@@ -32,6 +32,7 @@ from tests.simulation import (
     virtual_programs,
     virtual_retaining,
     virtual_sealing,
+    virtual_sending,
     virtual_trimmed_group,
     virtual_versions,
 )
@@ -66,6 +67,7 @@ RARE = (
     *virtual_versions.RARE,
     *virtual_trimmed_group.RARE,
     *virtual_fetching.RARE,
+    *virtual_sending.RARE,
 )
 """Corner cases that one seed in some hundred reaches: a run of fewer than two thousand seeds need not."""
 CORNER_CASES = (
@@ -92,6 +94,7 @@ CORNER_CASES = (
     *virtual_programs.CORNER_CASES,
     *virtual_programs.RARE,
     *virtual_fetching.CORNER_CASES,
+    *virtual_sending.CORNER_CASES,
     *virtual_forger.CORNER_CASES,
     *virtual_trimmed_group.CORNER_CASES,
     *virtual_versions.CORNER_CASES,
@@ -165,6 +168,7 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
     probes_of_transactions.watch_transactions(watch, cluster)
     virtual_versions.watch_versions(watch, stack, cluster)
     virtual_fetching.watch_fetches(watch, cluster)
+    virtual_sending.watch_sends(watch, cluster)
     virtual_fetching.watch_proofs(stack, cluster)
 
 

@@ -36,7 +36,7 @@ from rangelog_tier.routed_store import RoutedStore
 from tests.simulation import virtual_audit
 from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
-from tests.simulation.virtual_fetching import virtual_doors
+from tests.simulation.virtual_doors import virtual_doors
 from tests.simulation.virtual_fields import with_fields
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_log_keys import VirtualLogKeys

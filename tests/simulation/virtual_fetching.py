@@ -1,13 +1,11 @@
 """A client of a door that fetches from any broker (D1): of each shard the records come without gap or repeat, acked ones only.
 
-The door is registered in every broker's row, and hands each request to the production verb. Its client asks the shard's owner
-most of the time and any broker else, keeps a position per shard, and goes on where the last answer ended. A position that an
-answer gave is never refused by another broker as beyond the end.
+It asks the shard's owner most of the time and any broker else, keeps a position per shard, and goes on where the last answer
+ended. A position that an answer gave is never refused by another broker as beyond the end.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
@@ -16,24 +14,16 @@ from unittest import mock
 
 import grpc
 
-import rangelog_broker.runtime
 from rangelog.errors import OffsetOutOfRange, RangelogError, ShardNotFound, TopicNotFound
-from rangelog_broker.door import Door, DoorContext, DoorSettings
 from rangelog_broker.verbs import fetch
-from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.fetch import Fetches
-from rangelog_core.errors import error_from_code
 from rangelog_proto.v1 import topic_pb2
-from rangelog_server_common.rights.guard import RightsGuard
-from tests.simulation.virtual_network import Channel, Network, Service
-from tests.simulation.virtual_time import here
+from tests.simulation.virtual_doors import call_door
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_clients import Clients
     from tests.simulation.virtual_cluster import VirtualCluster
 
-PORT = 7193
-METHOD = "/sim.Door/Fetch"
 ARRIVES_S = 120.0
 CORNER_CASES = (
     "a fetch was answered from a tail",
@@ -45,57 +35,6 @@ CORNER_CASES = (
     "an owner had not acked what a fetch had seen",
 )
 RARE = ("an owner had not acked what a fetch had seen",)
-
-
-class VirtualDoor:
-    """See door.OpenDoor."""
-
-    def __init__(self, context: DoorContext) -> None:
-        self._fetches = context.fetches
-        self._caller = Caller(RightsGuard(), lambda *_: None)
-
-    async def fetch(self, request: bytes, _: Any) -> bytes:
-        """Answer (code, message, offset) or ("", next offset, whether it is the last, the records)."""
-        *place, bytes_min, bytes_max, wait_s = ast.literal_eval(request.decode())
-        try:
-            with await self._fetches.fetch(
-                self._caller, *place, bytes_min=bytes_min, bytes_max=bytes_max, wait_s=wait_s
-            ) as fetched:
-                records = [
-                    (record.offset, bytes(record.value)) for batch in fetched.batches for record in batch.records()
-                ]
-                return repr(("", fetched.next_offset, fetched.is_last, records)).encode()
-        except RangelogError as error:
-            return repr((error.code, error.message, error.offset)).encode()
-
-    def problems(self) -> list[str]:
-        """See OpenDoor."""
-        return []
-
-    def leave(self) -> None:
-        """See OpenDoor: those who know the address are served on."""
-
-    async def close(self) -> None:
-        """See OpenDoor."""
-
-
-@contextlib.contextmanager
-def virtual_doors(network: Network) -> Any:
-    """Brokers open this door, whatever their settings name."""
-
-    async def opened(context: DoorContext, settings: Any, bound: Any) -> VirtualDoor:
-        door = VirtualDoor(context)
-        process = here()
-        service = Service(network, process, f"{process.name}:{PORT}")
-        handler = grpc.unary_unary_rpc_method_handler(door.fetch)  # type: ignore[arg-type]
-        service.handlers[METHOD] = handler
-        return door
-
-    def found(name: str, values: Any) -> tuple[Door, DoorSettings]:
-        return Door(name, DoorSettings, opened), DoorSettings(listen=values["listen"])
-
-    with mock.patch.object(rangelog_broker.runtime, "find_door", found):
-        yield
 
 
 def watch_fetches(watch: Any, cluster: VirtualCluster) -> None:
@@ -189,17 +128,15 @@ class Fetching:
         broker = self._broker(shard_id)
         bytes_max, wait_s = chance.choice([1, 2_000, 1 << 20]), chance.choice([0.0, 0.0, 0.2, 1.0])
         bytes_min = min(bytes_max, chance.choice([0, 1, 1, 3_000]))
-        wanted = (self.topic_id, shard_id, offset, bytes_min, bytes_max, wait_s)
-        channel = Channel(clients.cluster.network, f"{broker}:{PORT}")
-        call = channel.unary_unary(METHOD, lambda asked: repr(asked).encode(), bytes)
         try:
-            answer = ast.literal_eval((await call(wanted, timeout=wait_s + 3.0)).decode())
+            self._saw(shard_id, *await call_door(
+                clients.cluster.network, broker, "fetch", self.topic_id, shard_id, offset,
+                bytes_min=bytes_min, bytes_max=bytes_max, wait_s=wait_s, timeout_s=wait_s + 3.0,
+            ))  # fmt: skip
+        except RangelogError as error:
+            self._refused(shard_id, offset, error)
         except grpc.RpcError:
-            return
-        if answer[0]:
-            self._refused(shard_id, offset, error_from_code(answer[0], answer[1], offset=answer[2]))
-        else:
-            self._saw(shard_id, *answer[1:])
+            pass
 
     def _broker(self, shard_id: int) -> str:
         """The owner most of the time, else any."""

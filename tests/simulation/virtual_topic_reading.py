@@ -76,7 +76,7 @@ class TopicReading:
                         self._saw(record.shard_id, record.offset, record.value)
                         draw = chance.random()
                         if draw < 0.01:
-                            self._save(reader.position())
+                            self._keep(reader.position().to_json())
                         if draw > 0.9995:
                             break
                         if draw > 0.99:
@@ -96,9 +96,9 @@ class TopicReading:
             self._began.append((shard, dict(self.read)))
         self.read[shard] = offset + 1
 
-    def _save(self, cut: Cut) -> None:
-        self._cuts.append((cut.offsets, dict(self.read)))
-        self._saved, self._saved_read = cut.to_json(), dict(self.read)
+    def _keep(self, text: str) -> None:
+        self._cuts.append((Cut.from_json(text).offsets, dict(self.read)))
+        self._saved, self._saved_read = text, dict(self.read)
 
     # ---- the end
 

@@ -35,6 +35,7 @@ from tests.simulation.virtual_programs import run_programs
 from tests.simulation.virtual_resets import VirtualResets, has_resets
 from tests.simulation.virtual_retention import KIND_EVERY, Trims
 from tests.simulation.virtual_sealing import Sealing
+from tests.simulation.virtual_sending import DoorReading, Sent, send_through_doors
 from tests.simulation.virtual_time import WORLD, Process
 from tests.simulation.virtual_topic_ambushes import TopicAmbushes
 from tests.simulation.virtual_topic_planning import TopicDriver
@@ -53,25 +54,12 @@ BROKERS = 3
 PRODUCERS = 3
 PROGRAMS = 5
 READERS = 2
+SENDERS = 2
 KEYS = 12
 SHARDS_MAX = 12
 NAMESPACE = "sim"
 SETTLED_S = 2.0
 """Longer than the last request for a scale can be on its way."""
-
-
-@dataclass
-class Sent:
-    """One record."""
-
-    producer: str
-    key: bytes
-    number: int
-    value: bytes
-    acked: tuple[int, int] | None = None
-    """(shard, offset)."""
-    sent_s: float = 0.0
-    event_ms: int = 0
 
 
 @dataclass
@@ -100,6 +88,7 @@ class Topics:
         self.query = TopicQuery(self, topic)
         self.fetching = Fetching(self.clients, topic, [f"b{number}" for number in range(1, BROKERS + 1)])
         self.readings = [TopicReading(self.clients, f"reader{number}", topic) for number in range(READERS)]
+        self.readings.append(DoorReading(self.clients, f"reader{READERS}", topic))
         if chance.random() < 0.65:
             self.policy.kind = topic_pb2.SCALING_KIND_EVENTS
             self.policy.target_per_s = chance.choice([20, 80])
@@ -434,6 +423,9 @@ async def keep(clients: Clients, name: str) -> None:
         clients.start(f"s-{name}", ToTopic(clients, topics.transactions, topics.topic_id).run())
     if has_forger(clients.cluster.seed):
         clients.start(f"w-{name}", Forger(topics).run())
+    through_doors = [f"b-{name}-{number}" for number in range(SENDERS)]
+    for each in through_doors:
+        clients.start(each, send_through_doors(topics, each))
     clients.start(f"e-{name}", topics.scale())
     topics.trims.start(f"{NAMESPACE}/{name}")
     clients.start(f"v-{name}", topics.watermarks.look())
@@ -445,7 +437,7 @@ async def keep(clients: Clients, name: str) -> None:
     await topics.supervise()
     numbered = [f"d-{name}-{each}" for each in range(PRODUCERS)] + [f"x-{name}-{each}" for each in range(PROGRAMS)]
     sinks = [f"s-{name}"] if has_sink(clients.cluster.seed) else []
-    for role in (*numbered, *sinks, *short, f"e-{name}", f"i-{name}"):
+    for role in (*numbered, *sinks, *short, *through_doors, f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
             await asyncio.sleep(0.2)
     await topics.ambushes.splits_end()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rangelog import TopicProducer, Watermark
     from rangelog_proto.v1 import topic_pb2
     from tests.simulation.virtual_clients import Clients
-    from tests.simulation.virtual_topics import Sent
+    from tests.simulation.virtual_sending import Sent
 
 JITTER_MS = 200
 NOTES_SHARE = 0.05

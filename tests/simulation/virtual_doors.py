@@ -1,0 +1,114 @@
+"""The door of virtual brokers, with an address of its own in every broker's row: each call is handed to the production verb.
+
+What holds: a call is a line of Python literals; its answer is ("", result) or (code, message, offset, outcome_unknown).
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from typing import Any
+from unittest import mock
+
+import grpc
+
+import rangelog_broker.runtime
+from rangelog import AppendRecord, Cut
+from rangelog.errors import RangelogError
+from rangelog_broker.door import Door, DoorContext, DoorSettings
+from rangelog_broker.verbs.caller import Caller
+from rangelog_core.errors import error_from_code
+from rangelog_server_common.rights.guard import RightsGuard
+from tests.simulation.virtual_network import Channel, Network, Service
+from tests.simulation.virtual_time import here
+
+PORT = 7193
+_PREFIX = "/sim.Door/"
+
+
+class VirtualDoor:
+    """See door.OpenDoor."""
+
+    def __init__(self, context: DoorContext) -> None:
+        self._desk = context
+        self._caller = Caller(RightsGuard(), lambda *_: None)
+
+    async def fetch(self, *place: int, bytes_min: int, bytes_max: int, wait_s: float) -> Any:
+        """Return (next offset, whether it is the last, the records)."""
+        with await self._desk.fetches.fetch(
+            self._caller,
+            *place,
+            bytes_min=bytes_min,
+            bytes_max=bytes_max,
+            wait_s=wait_s,  # type: ignore[misc]
+        ) as fetched:
+            records = [(record.offset, bytes(record.value)) for batch in fetched.batches for record in batch.records()]
+            return fetched.next_offset, fetched.is_last, records
+
+    async def send(self, topic: str, *records: tuple[bytes, bytes, int]) -> Any:
+        """Given values with keys and times; return for each its place, or its error and whether its outcome is unknown."""
+        given = [AppendRecord(value, key, None, ms) for value, key, ms in records]
+        return [
+            (each.code, each.outcome_unknown) if isinstance(each, RangelogError) else tuple(each)
+            for each in await self._desk.sends.send(self._caller, topic, given)
+        ]
+
+    async def read(self, topic: str, start: str, *, records_max: int, wait_s: float) -> Any:
+        """Return the position as a text, and (shard, offset, value) of each record."""
+        begin = Cut.from_json(start) if start.startswith("{") else start
+        found = await self._desk.reads.read(self._caller, topic, begin, records_max=records_max, wait_s=wait_s)
+        return found.position.to_json(), [(each.shard_id, each.offset, each.value) for each in found.records]
+
+    async def answer(self, request: bytes, method: str) -> bytes:
+        """Answer a call."""
+        arguments, options = ast.literal_eval(request.decode())
+        try:
+            return repr(("", await getattr(self, method)(*arguments, **options))).encode()
+        except RangelogError as error:
+            return repr((error.code, error.message, error.offset, error.outcome_unknown)).encode()
+
+    def problems(self) -> list[str]:
+        """See OpenDoor."""
+        return []
+
+    def leave(self) -> None:
+        """See OpenDoor: those who know the address are served on."""
+
+    async def close(self) -> None:
+        """See OpenDoor."""
+
+
+@contextlib.contextmanager
+def virtual_doors(network: Network) -> Any:
+    """Brokers open this door, whatever their settings name."""
+
+    async def opened(context: DoorContext, settings: Any, bound: Any) -> VirtualDoor:
+        door = VirtualDoor(context)
+        process = here()
+        service = Service(network, process, f"{process.name}:{PORT}")
+        for method in ("fetch", "send", "read"):
+
+            async def call(request: bytes, _: Any, method: str = method) -> bytes:
+                return await door.answer(request, method)
+
+            service.handlers[_PREFIX + method] = grpc.unary_unary_rpc_method_handler(call)  # type: ignore[arg-type]
+        return door
+
+    def found(name: str, values: Any) -> tuple[Door, DoorSettings]:
+        return Door(name, DoorSettings, opened), DoorSettings(listen=values["listen"])
+
+    with mock.patch.object(rangelog_broker.runtime, "find_door", found):
+        yield
+
+
+async def call_door(
+    network: Network, broker: str, method: str, *arguments: Any, timeout_s: float, **options: Any
+) -> Any:
+    """Call a broker's door. Raises RangelogError as it answers; grpc.RpcError: the outcome is unknown."""
+    channel = Channel(network, f"{broker}:{PORT}")
+    call = channel.unary_unary(_PREFIX + method, lambda asked: repr(asked).encode(), bytes)
+    answer = ast.literal_eval((await call((arguments, options), timeout=timeout_s)).decode())
+    if answer[0]:
+        code, message, offset, unknown = answer
+        raise error_from_code(code, message, offset=offset).with_outcome(unknown=unknown)
+    return answer[1]
