@@ -81,7 +81,11 @@ class Runtime:
         self._settings = settings
         self._stop = asyncio.Event()
         self._row = broker_pb2.Broker(
-            name=settings.name, incarnation=secrets.randbits(63) | 1, zone=settings.zone, version=version("rangelog")
+            name=settings.name,
+            incarnation=secrets.randbits(63) | 1,
+            zone=settings.zone,
+            host=settings.host,
+            version=version("rangelog"),
         )
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from rangelog.errors import InvalidArgument
 from rangelog.protocol.lag_limits import LAG_MS_LEAST, LAG_MS_MOST, REPLICA_LAG_MS_MAX, REPLICA_LAG_MS_MIN, LagLimits
 from rangelog_core.ids import check_name
-from rangelog_core.limits import MIB
+from rangelog_core.limits import MIB, NAME_LENGTH_MAX
 from rangelog_server_common.address_settings import check_listen, check_listen_or_none, check_peer, split_listen
 from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.tls_settings import TlsSettings
@@ -41,6 +41,7 @@ class BrokerSettings(TlsSettings):
     """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""
     zone: str = ""
+    host: str = Field(default="", max_length=NAME_LENGTH_MAX)
     token: str | None = Field(default=None, repr=False)
     tier_url: str = ""
     encryption_keys_dir: str = ""

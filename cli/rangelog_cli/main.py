@@ -47,6 +47,17 @@ def _tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _host_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed((
+        click.option("--host", help="Host: no range has two copies on one. By default a process has its own."),
+        click.option("--processes", type=click.IntRange(1, 64), metavar="N",
+                     help="Run N processes, NAME-1 to NAME-N, with one host (by default this machine's name): process i has "
+                          "each port plus 100 (i - 1), and the directory DIR/i."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
 @cli.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the keys below, in snake_case.")
 @click.option("--name", help="Name of this member, one of those given by --member.")
@@ -115,6 +126,7 @@ def pd(config: Path | None, **flags: Any) -> int:
 @click.option(
     "--rack", help="Failure domain within the zone: replicas go to different ones where zones do not suffice."
 )
+@_host_options
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="What streams may ask for: --server-label.")
 @click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
 @click.option("--capacity-bytes", type=int, help="Size at which the log counts as full.")
@@ -131,6 +143,10 @@ def range_server(config: Path | None, **flags: Any) -> int:
       rangelog range-server --name rs1 --data-dir /var/lib/rangelog/rs1 --zone rack1 \\
         --data-listen 10.0.0.4:7180 --control-listen 10.0.0.4:7181 \\
         --pd 10.0.0.1:7100 --pd 10.0.0.2:7100 --pd 10.0.0.3:7100
+
+    \b
+    Four on a machine of many cores: rs1-1 at ports 7180 and 7181, rs1-2 at 7280 and 7281, …
+      rangelog range-server --processes 4 --name rs1 --data-dir /var/lib/rangelog/rs1 --pd 10.0.0.1:7100
     """
     from rangelog_cli.servers import run_range_server
 
@@ -147,6 +163,7 @@ def range_server(config: Path | None, **flags: Any) -> int:
 @click.option("--advertise-host", metavar="HOST", help="The host by which others reach this broker.")
 @click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
 @click.option("--zone", help="Failure domain.")
+@_host_options
 @click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Directory for the file that names its addresses.")
 @_tls_options
@@ -160,6 +177,10 @@ def broker(config: Path | None, **flags: Any) -> int:
     Example:
       rangelog broker --name broker1 --zone rack1 --listen 10.0.0.7:7190 --control-listen 10.0.0.7:7191 \\
         --pd 10.0.0.1:7100 --pd 10.0.0.2:7100 --pd 10.0.0.3:7100
+
+    \b
+    Four on a machine of many cores: broker1-1 at ports 7190 to 7192, broker1-2 at 7290 to 7292, …
+      rangelog broker --processes 4 --name broker1 --pd 10.0.0.1:7100
     """
     from rangelog_cli.servers import run_broker
 

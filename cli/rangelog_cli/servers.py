@@ -33,25 +33,48 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
 
 def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a range server until it is stopped; return its exit code."""
+    given = dict(flags)
+    processes = given.pop("processes")
     lists = {"pd": list(flags["pd"]), "labels": list(flags["labels"])}
-    values = merge(config, dict(flags) | lists, SERVER_ENV_PREFIX)
+    values = merge(config, given | lists, SERVER_ENV_PREFIX)
 
-    from rangelog_server.main import run
     from rangelog_server.settings import RangeServerSettings
     from rangelog_server_common.settings import load_settings
 
-    return run(load_settings(RangeServerSettings, values))
+    settings = load_settings(RangeServerSettings, values)
+    if processes is not None:
+        return _run_several(config, given, settings, SERVER_ENV_PREFIX, processes)
+
+    from rangelog_server.main import run
+
+    return run(settings)
 
 
 def run_broker(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a broker until it is stopped; return its exit code."""
-    values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, BROKER_ENV_PREFIX)
+    given = dict(flags)
+    processes = given.pop("processes")
+    values = merge(config, given | {"pd": list(flags["pd"])}, BROKER_ENV_PREFIX)
 
-    from rangelog_broker.main import run
     from rangelog_broker.settings import BrokerSettings
     from rangelog_server_common.settings import load_settings
 
-    return run(load_settings(BrokerSettings, values))
+    settings = load_settings(BrokerSettings, values)
+    if processes is not None:
+        return _run_several(config, given, settings, BROKER_ENV_PREFIX, processes)
+
+    from rangelog_broker.main import run
+
+    return run(settings)
+
+
+def _run_several(config: Path | None, flags: Mapping[str, Any], settings: Any, env_prefix: str, processes: int) -> int:
+    import click
+
+    from rangelog_cli.several import run_several
+
+    command = click.get_current_context().command
+    return run_several(command, {"config": config, **flags}, settings, env_prefix, processes)
 
 
 def parse_members(given: tuple[str, ...]) -> dict[str, dict[str, str]]:

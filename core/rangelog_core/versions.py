@@ -21,7 +21,7 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-FEATURE_LEVEL = 12
+FEATURE_LEVEL = 13
 """Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
 means never changes afterwards). All processes report it."""
 
@@ -37,6 +37,7 @@ LEVEL_CHANGES = {
     10: "objects of the tier are encrypted where servers have keys; tokens of clients",
     11: "quotas of clients and of name prefixes",
     12: "brokers have a version of their own, which journals follow",
+    13: "hosts of range servers and brokers",
 }
 """By feature level: what the cluster does from this cluster version on."""
 

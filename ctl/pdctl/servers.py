@@ -60,6 +60,7 @@ def show(session: Session, name: str, output: str) -> None:
             more = [
                 field("PROBLEM", "health_reason", lambda reason: reason or "-"),
                 field("RACK", "rack", lambda rack: rack or "-"),
+                field("HOST", "host", lambda host: host or "-"),
                 field("LABELS", "labels", lambda labels: ", ".join(labels) or "-"),
                 field("INCARNATION", "incarnation"),
                 field("BOOT", "boot"),

@@ -1,25 +1,31 @@
 """Which range servers get a range's replicas. Pure and deterministic.
 
-What holds: never two replicas on one server; at least `acks` of the chosen servers are alive; a stream's policy is kept or the
-placement is refused with what is missing; zones are spread before racks, and racks before load counts; a server that is not
-alive, is avoided, or whose disk is nearly full, is chosen only where there are too few others. A barred one is never chosen;
-an avoided one counts as alive.
+What holds: never two replicas on one server or host, so that all servers of a host count as one; at least `acks` of the chosen
+servers are alive; a stream's policy is kept or the placement is refused with what is missing; zones are spread before racks,
+and racks before load counts; a server that is not alive, is avoided, or whose disk is nearly full, is chosen only where there
+are too few others. A barred one is never chosen; an avoided one counts as alive.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rangelog_core.errors import NoPlacement
 from rangelog_proto.v1 import common_pb2
 
 _NO_REASON = common_pb2.REPLICA_REASON_UNSPECIFIED
+_T = TypeVar("_T")
 ZONES_NAMED_MAX = 10
 """Zones in the text of a refusal."""
+
+
+Machine = tuple[str, ...]
+"""A host, or a server without one: see Candidate.machine."""
 
 
 class ServerHealth(IntEnum):
@@ -40,6 +46,7 @@ class Candidate:
     health: ServerHealth
     load: tuple[int, ...]
     rack: str = ""
+    host: str = ""
     labels: frozenset[str] = frozenset()
     full: bool = False
     """Whether its disk is nearly full."""
@@ -54,6 +61,11 @@ class Candidate:
     def rank(self) -> int:
         """Health, and below it whether the server is avoided; lower is better."""
         return 2 * self.health + self.avoided
+
+    @property
+    def machine(self) -> Machine:
+        """The host within its zone; of a server without a host, the server itself."""
+        return (self.zone, self.host) if self.host else (self.server,)
 
     def loaded(self) -> Candidate:
         """Return it with one more replica."""
@@ -88,6 +100,7 @@ class Place(NamedTuple):
 
     zone: str
     rack: str
+    host: str = ""
 
 
 def policy_of(config: common_pb2.StreamConfig) -> Policy:
@@ -108,12 +121,13 @@ def replicas_of(chosen: Iterable[Candidate], *, with_reason: bool) -> list[commo
 
 
 class Spread:
-    """The zones and racks that a range has, and those it must still get, while its servers are chosen one by one."""
+    """The hosts, zones and racks that a range has, and those it must still get, while its servers are chosen one by one."""
 
     def __init__(self, policy: Policy, taken: Iterable[Place], free: int) -> None:
         """`taken`: places of living replicas. `free`: the replicas to choose, now and later."""
+        self.hosts: set[Machine] = set()
         self.zones: dict[str, int] = {}
-        self.racks: dict[Place, int] = {}
+        self.racks: dict[tuple[str, str], int] = {}
         self._spanned: dict[str, None] = {}
         self._free = free
         for place_ in taken:
@@ -137,11 +151,17 @@ class Spread:
         """Return how many replicas are in a server's zone, and in its rack. What has no name is not taken for one place."""
         if not candidate.zone and not candidate.rack:
             return 0, 0
-        in_rack = self.racks.get(Place(candidate.zone, candidate.rack), 0) if candidate.rack else 0
+        in_rack = self.racks.get((candidate.zone, candidate.rack), 0) if candidate.rack else 0
         return self.zones.get(candidate.zone, 0) if candidate.zone else 0, in_rack
 
+    def shares_host(self, candidate: Candidate) -> bool:
+        """Whether the range has a replica on a server's host."""
+        return bool(self.hosts) and candidate.machine in self.hosts
+
     def admits(self, candidate: Candidate) -> bool:
-        """Whether the zones that are still missing can be had after this one."""
+        """Whether a server's host is free, and the zones that are still missing can be had after this one."""
+        if self.shares_host(candidate):
+            return False
         if not self.wants_new_zone:
             return True
         return candidate.health is ServerHealth.ALIVE and self.is_new(candidate.zone)
@@ -153,11 +173,14 @@ class Spread:
     def choose(self, candidate: Candidate) -> None:
         """Count a chosen server."""
         self._free -= 1
-        self._note(Place(candidate.zone, candidate.rack), alive=candidate.health is ServerHealth.ALIVE)
+        self._note(Place(candidate.zone, candidate.rack, candidate.host), alive=candidate.health is ServerHealth.ALIVE)
 
     def _note(self, place_: Place, *, alive: bool) -> None:
         self.zones[place_.zone] = self.zones.get(place_.zone, 0) + 1
-        self.racks[place_] = self.racks.get(place_, 0) + 1
+        rack = (place_.zone, place_.rack)
+        self.racks[rack] = self.racks.get(rack, 0) + 1
+        if place_.host:
+            self.hosts.add((place_.zone, place_.host))
         if alive and place_.zone:
             self._spanned[place_.zone] = None
 
@@ -179,24 +202,12 @@ def place(
     This is the definition, which looks at all candidates for each choice; Placer chooses the same faster.
     """
     fitting = [each for each in candidates if policy.admits(each)]
-    allowed = [each for each in fitting if not (strictly and each.server in exclude)]
-    wanted = min(replicas, len(fitting))
-    alive = [each for each in allowed if each.health is ServerHealth.ALIVE]
+    tally = _Tally(fitting)
+    wanted = min(replicas, len(tally.fitting))
     spread = Spread(policy, taken, wanted + later)
-    zones = {each.zone: None for each in alive if each.zone}
-    _check(
-        policy,
-        spread,
-        acks,
-        wanted,
-        len(candidates),
-        len(fitting),
-        len(allowed),
-        len(alive),
-        zones,
-        later,
-        strictly=strictly,
-    )
+    allowed = [each for each in fitting if not (strictly and each.server in exclude)]
+    counts = tally.without([each for each in fitting if strictly and each.server in exclude], spread.hosts)
+    _check(policy, spread, acks, wanted, counts, len(candidates), later, strictly=strictly)
     chosen: list[Candidate] = []
     while len(chosen) < wanted:
         best = min(
@@ -216,31 +227,91 @@ def place(
     return chosen
 
 
+class _Counts(NamedTuple):
+    """The choice of a placement: hosts with a server, with a living one; living servers, and their zones."""
+
+    servers: int
+    allowed: int
+    alive: int
+    alive_servers: int
+    zones: Sequence[str]
+
+
+class _Tally:
+    """How many servers take replicas, and on how many hosts."""
+
+    def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
+        self.servers = 0
+        self.fitting: dict[Machine, int] = {}
+        self.alive: dict[Machine, int] = {}
+        self.zones: dict[str, int] = {}
+        """Servers by host, the living ones by host and by zone."""
+        for each in candidates:
+            self.add(each, 1)
+
+    def add(self, candidate: Candidate, one: int) -> None:
+        """Count a server (1), or count it no more (-1)."""
+        machine = candidate.machine
+        self.servers += one
+        _add(self.fitting, machine, one)
+        if candidate.health is ServerHealth.ALIVE:
+            _add(self.alive, machine, one)
+            _add(self.zones, candidate.zone, one)
+
+    def without(self, gone: Iterable[Candidate], hosts: Iterable[Machine]) -> _Counts:
+        """Return what is left without some of the servers, and without all servers of some hosts."""
+        fitting, alive, zones = Counter[Machine](), Counter[Machine](), Counter[str]()
+        for each in gone:
+            fitting[each.machine] += 1
+            if each.health is ServerHealth.ALIVE:
+                alive[each.machine] += 1
+                zones[each.zone] += 1
+        for machine in hosts:
+            fitting[machine], alive[machine] = self.fitting.get(machine, 0), self.alive.get(machine, 0)
+        return _Counts(
+            self.servers,
+            _left(self.fitting, fitting),
+            _left(self.alive, alive),
+            sum(self.zones.values()) - alive.total(),
+            [zone for zone, count in self.zones.items() if zone and count > zones[zone]],
+        )
+
+
+def _add(counts: dict[_T, int], key: _T, one: int) -> None:
+    counts[key] = counts.get(key, 0) + one
+    if not counts[key]:
+        del counts[key]
+
+
+def _left(counts: Mapping[Machine, int], gone: Mapping[Machine, int]) -> int:
+    """Return how many hosts still have a server."""
+    return len(counts) - sum(0 < counts.get(machine, 0) <= count for machine, count in gone.items())
+
+
 def _check(
     policy: Policy,
     spread: Spread,
     acks: int,
     wanted: int,
+    counts: _Counts,
     known: int,
-    fitting: int,
-    allowed: int,
-    alive: int,
-    zones: Collection[str],
     later: int,
     *,
     strictly: bool,
 ) -> None:
-    """Raise NoPlacement unless there are enough servers, living ones and zones."""
-    which = "range server" if alive == 1 else "range servers"
+    """Raise NoPlacement unless there are enough living servers, on hosts of their own, and zones."""
+    fitting, allowed, alive, alive_servers, zones = counts
+    which = "range server" if alive_servers == 1 else "range servers"
     if policy.labels:
         which += f" with {', '.join(sorted(policy.labels))}"
     beside = " beside the excluded" if strictly else ""
     if allowed < wanted or alive < acks:
         can = "have these labels and take replicas" if policy.labels else "take replicas"
         of = f" ({fitting} of {known} servers {can})" if fitting < known else ""
+        on = f" on {alive} host{'' if alive == 1 else 's'}" if alive < alive_servers else ""
         raise NoPlacement(
-            f"{alive} {which} {'is' if alive == 1 else 'are'} alive{beside}, {acks} {'is' if acks == 1 else 'are'} needed and "
-            f"{wanted} wanted{of}: see `pdctl server list`"
+            f"{alive_servers} {which} {'is' if alive_servers == 1 else 'are'} alive{beside}{on}, "
+            f"{acks} {'is' if acks == 1 else 'are'} needed and {wanted} wanted{of}: see `pdctl server list`"
         )
     reachable = {*spread.spanned, *zones}
     if len(reachable) + later < spread.zones_min:
@@ -283,9 +354,7 @@ class Placer:
     def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
         self._by_name: dict[str, Candidate] = {}
         self._zones: dict[str, list[_Key]] = {}
-        self._alive: dict[str, int] = {}
-        """Living servers that take replicas, by zone."""
-        self._fitting = 0
+        self._tally = _Tally()
         for each in candidates:
             self.put(each)
 
@@ -306,7 +375,7 @@ class Placer:
         self._by_name[candidate.server] = candidate
         if not candidate.barred:
             insort(self._zones.setdefault(candidate.zone, []), _key(candidate))
-            self._count(candidate, 1)
+            self._tally.add(candidate, 1)
 
     def remove(self, server: str) -> None:
         """Remove a candidate, if it is there."""
@@ -317,14 +386,7 @@ class Placer:
         del ordered[bisect_left(ordered, _key(known))]
         if not ordered:
             del self._zones[known.zone]
-        self._count(known, -1)
-
-    def _count(self, candidate: Candidate, one: int) -> None:
-        self._fitting += one
-        if candidate.health is ServerHealth.ALIVE:
-            self._alive[candidate.zone] = self._alive.get(candidate.zone, 0) + one
-            if not self._alive[candidate.zone]:
-                del self._alive[candidate.zone]
+        self._tally.add(known, -1)
 
     def place(
         self,
@@ -338,43 +400,25 @@ class Placer:
         later: int = 0,
     ) -> list[Candidate]:
         """Choose up to `replicas` servers, as `place` does, and count them as loaded. Raises NoPlacement."""
-        fitting, alive = self._counts(policy)
-        allowed = fitting
-        for name in dict.fromkeys(exclude) if strictly else ():
-            each = self._by_name.get(name)
-            if each is not None and policy.admits(each):
-                allowed -= 1
-                if each.health is ServerHealth.ALIVE:
-                    alive[each.zone] -= 1
-        wanted = min(replicas, fitting)
+        tally = self._tally
+        if policy.labels:
+            tally = _Tally(each for each in self._by_name.values() if policy.admits(each))
+        wanted = min(replicas, len(tally.fitting))
         spread = Spread(policy, taken, wanted + later)
-        zones = [zone for zone, count in alive.items() if count and zone]
-        _check(
-            policy, spread, acks, wanted, len(self), fitting, allowed, sum(alive.values()), zones, later, strictly=strictly
-        )  # fmt: skip
+        excluded = [self._by_name[name] for name in dict.fromkeys(exclude) if strictly and name in self._by_name]
+        counts = tally.without([each for each in excluded if policy.admits(each)], spread.hosts)
+        _check(policy, spread, acks, wanted, counts, len(self), later, strictly=strictly)
         chosen: dict[str, Candidate] = {}
         passed_over = {*exclude} if strictly else set()
         while len(chosen) < wanted:
             best = self._best(policy, spread, exclude, passed_over)
-            only = fitting <= wanted or _is_poor(best, exclude)
+            only = tally.servers <= wanted or _is_poor(best, exclude)
             chosen[best.server] = _with_reason(best, spread, only=only)
             passed_over.add(best.server)
             spread.choose(best)
         for name in chosen:
             self.put(self._by_name[name].loaded())
         return list(chosen.values())
-
-    def _counts(self, policy: Policy) -> tuple[int, dict[str, int]]:
-        """Return how many servers a policy admits, and how many of them are alive, by zone."""
-        if not policy.labels:
-            return self._fitting, dict(self._alive)
-        fitting, alive = 0, dict.fromkeys(self._alive, 0)
-        for each in self._by_name.values():
-            if policy.admits(each):
-                fitting += 1
-                if each.health is ServerHealth.ALIVE:
-                    alive[each.zone] += 1
-        return fitting, alive
 
     def _best(
         self, policy: Policy, spread: Spread, exclude: Collection[str], passed_over: Collection[str]
@@ -389,7 +433,7 @@ class Placer:
                 if best is not None and _is_behind(rank, full, best[0]):
                     break
                 each = self._by_name[name]
-                if name in passed_over or not policy.admits(each):
+                if name in passed_over or spread.shares_host(each) or not policy.admits(each):
                     continue
                 key = (rank, name in exclude, full, *spread.counts(each), load, name)
                 if best is None or key < best[0]:

@@ -39,6 +39,7 @@ class RangeServerSettings(TlsSettings):
     pd: Annotated[list[str], NoDecode] = Field(default_factory=list)
     zone: str = ""
     rack: str = Field(default="", max_length=ADDRESS_LENGTH_MAX)
+    host: str = Field(default="", max_length=ADDRESS_LENGTH_MAX)
     labels: Annotated[list[str], NoDecode] = Field(default_factory=list)
     """key=value: what streams may ask of the servers of their replicas."""
     token: str | None = Field(default=None, repr=False)

@@ -14,6 +14,7 @@ from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.errors import RangelogError
 from rangelog_server_common.metrics.call_tally import CallTally
+from tests.simulation.virtual_hosts import SharedHosts
 from tests.simulation.virtual_network import Network, Service
 from tests.simulation.virtual_time import Process, VirtualLoop, here
 
@@ -24,7 +25,7 @@ CONTROL_PORT = 7191
 class VirtualBroker:
     """See the module. `life` is the process that runs now."""
 
-    def __init__(self, loop: VirtualLoop, network: Network, name: str, pds: list[str]) -> None:
+    def __init__(self, loop: VirtualLoop, network: Network, name: str, pds: list[str], hosts: SharedHosts) -> None:
         self.loop, self.network, self.name = loop, network, name
         self.life = Process(name)
         self.life.alive = False
@@ -39,6 +40,7 @@ class VirtualBroker:
             name=name,
             pd=pds,
             advertise_host=name,
+            host=hosts.of_broker(name),
             rest_listen="",
             doors={"fetching": {"listen": "127.0.0.1:7193"}},
             watermark_interval_s=0.4,

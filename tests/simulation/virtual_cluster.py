@@ -38,6 +38,7 @@ from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
 from tests.simulation.virtual_doors import virtual_doors
 from tests.simulation.virtual_fields import with_fields
+from tests.simulation.virtual_hosts import MEMBERS_CHANGED, SharedHosts
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_log_keys import VirtualLogKeys
 from tests.simulation.virtual_network import Channel, Network
@@ -90,6 +91,7 @@ class VirtualCluster:
             server.notes = self.note
             server.moments = lambda moment, host: self.ambush(moment, host)
         self.packing = Packing(self)
+        self.hosts = SharedHosts(self)
         self.ambush: Callable[[str, str], None] = _nothing
         self.on_step: Callable[[str], None] = _no_step
         """Called when a command takes effect, and when a directive is given."""
@@ -260,6 +262,8 @@ class VirtualCluster:
                 self._given_away.setdefault((moved.stream_id, moved.range_index), set()).add(moved.lost.server)
         if action in ("create_range", "seal_range", "seal_ranges"):
             self._check_no_empty_ranges(machine)
+        if action in MEMBERS_CHANGED:
+            self.hosts.check(machine)
         if action in ("commit_object", "commit_repack"):
             self._check_object(machine.state.objects.get(getattr(parsed, action).object_id))
         for key, each in machine.state.ranges.items():

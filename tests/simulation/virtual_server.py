@@ -58,6 +58,7 @@ class VirtualServer:
         self.store: Store | None = None
         self.flush_s = 0.0003
         self.wall_skew_s = 0.0
+        self.host = ""
         self.incarnations = 0
         self._boots_again = self._put_back = False
         self._made_settings: RangeServerSettings | None = None
@@ -177,7 +178,12 @@ class VirtualServer:
     def _settings(self) -> RangeServerSettings:
         if self._made_settings is None:  # to make them costs more than a start does
             self._made_settings = RangeServerSettings(
-                name=self.name, data_dir=self._temporary, advertise_host=self.name, pd=self._pds, zone=self.name
+                name=self.name,
+                data_dir=self._temporary,
+                advertise_host=self.name,
+                pd=self._pds,
+                zone="z" if self.host else self.name,
+                host=self.host,
             )
         return self._made_settings
 

@@ -101,7 +101,7 @@ class Topics:
         clients, chance = self.clients, self.clients.chance
         cluster = clients.cluster
         for number in range(1, BROKERS + 1):
-            broker = VirtualBroker(clients.loop, cluster.network, f"b{number}", cluster.pd_addresses)
+            broker = VirtualBroker(clients.loop, cluster.network, f"b{number}", cluster.pd_addresses, cluster.hosts)
             broker.notes, broker.started = cluster.note, self._started
             self.brokers[broker.name] = broker
         if has_earlier_brokers(cluster.seed):

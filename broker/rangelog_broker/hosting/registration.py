@@ -81,6 +81,7 @@ class Registration:
             version=row.version,
             feature_level=FEATURE_LEVEL,
             endpoints=row.endpoints,
+            host=row.host,
         )
         response = await self._brokers.call(request, broker_pb2.RegisterBrokerResponse, timeout_s=CALL_TIMEOUT_S)
         if response.heartbeat_interval_ms:
@@ -120,6 +121,7 @@ class Registration:
                 complete=complete,
                 covered=self._reported.covered(),
                 feature_level=FEATURE_LEVEL,
+                host=self._row.host,
                 unopenable=[broker_pb2.OwnedShard(topic_id=key[0], shard_id=key[1]) for key in self._unopenable()],
             )
             self._report.forget()

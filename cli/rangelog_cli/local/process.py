@@ -16,8 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -45,7 +45,9 @@ class Launch:
 
 
 class Process:
-    """One child. `ready_file` is the endpoint file it writes when it listens (None: ready once it runs).
+    """One child. `log_path` None: it writes where this process writes.
+
+    `ready_file` is the endpoint file it writes when it listens (None: ready once it runs).
 
     A prefix must execute what follows it in its own place (as `nsenter --net=…` does): the pid stays the child's.
     """
@@ -55,7 +57,7 @@ class Process:
         name: str,
         arguments: Sequence[str],
         *,
-        log_path: Path,
+        log_path: Path | None,
         ready_file: Path | None = None,
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
@@ -74,6 +76,11 @@ class Process:
     def pid(self) -> int:
         """The pid of the child that runs or ran last; raises InternalError before the first start."""
         return self._started().pid
+
+    @property
+    def where(self) -> str:
+        """The log's path, as the end of a message; empty for a child that writes where this process writes."""
+        return f" (log: {self.log_path})" if self.log_path is not None else ""
 
     @property
     def running(self) -> bool:
@@ -98,13 +105,9 @@ class Process:
             raise InternalError(f"{self.name} runs already")
         if self._ready_file is not None:
             self._ready_file.unlink(missing_ok=True)
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_MAX:
-            os.replace(self.log_path, self.log_path.with_suffix(".log.1"))
         lifeline = lifeline_fd()
         env = os.environ | self.env | {LIFELINE_ENV: str(lifeline), "PYTHONUNBUFFERED": "1"}
-        with self.log_path.open("ab") as log:
-            self._log_start = log.tell()
+        with self._open_log() as log:
             self._popen = spawn(
                 self._command,
                 env=env,
@@ -115,6 +118,19 @@ class Process:
                 pass_fds=(lifeline,),
             )
         self.starts += 1
+
+    @contextmanager
+    def _open_log(self) -> Iterator[IO[bytes] | None]:
+        """The log to append to; None: that of this process."""
+        if self.log_path is None:
+            yield None
+            return
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_MAX:
+            os.replace(self.log_path, self.log_path.with_suffix(".log.1"))
+        with self.log_path.open("ab") as log:
+            self._log_start = log.tell()
+            yield log
 
     def ready(self) -> bool:
         """Whether the child listens; raises Unavailable with its last log line when it has ended."""
@@ -129,14 +145,14 @@ class Process:
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Return once the child listens. Raises Unavailable when it ends, RequestTimeout when it takes too long."""
-        wait_until(self.ready, timeout_s, f"{self.name} does not listen: see {self.log_path}")
+        wait_until(self.ready, timeout_s, f"{self.name} does not listen{self.where}")
 
     def wait(self, timeout_s: float) -> int:
         """Return the child's exit code; raises RequestTimeout when it still runs after the limit."""
         try:
             return self._started().wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise RequestTimeout(f"{self.name} still runs after {timeout_s:g} s: see {self.log_path}") from None
+            raise RequestTimeout(f"{self.name} still runs after {timeout_s:g} s{self.where}") from None
 
     def endpoint(self) -> dict[str, object]:
         """The content of the endpoint file: addresses, incarnation."""
@@ -177,6 +193,8 @@ class Process:
 
     def last_words(self) -> str:
         """Return the last line of the child's log since its start, preferably an error message."""
+        if self.log_path is None:
+            return "see its lines"
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))

@@ -133,6 +133,7 @@ def broker_view(broker: broker_pb2.Broker, owned: broker_pb2.OwnedCount) -> dict
         "incarnation": f"{broker.incarnation:016x}",
         "address": broker.address,
         "zone": broker.zone,
+        "host": broker.host,
         "version": broker.version,
         "registered_ms": broker.registered_ms,
         "shards": owned.shards,

@@ -10,7 +10,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import audited, needs
 from rangelog_pd.handlers.call import BROKERS, Call
 from rangelog_pd.state.owner_tables import JOURNAL_KEYS
-from rangelog_pd.state.versions import LEVEL_BROKERS
+from rangelog_pd.state.versions import LEVEL_BROKERS, LEVEL_HOSTS
 from rangelog_proto.v1 import broker_pb2 as pb
 from rangelog_proto.v1 import pd_state_pb2
 
@@ -40,6 +40,8 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     if not driver.knows_level(LEVEL_BROKERS):
         request.ClearField("feature_level")
         request.ClearField("endpoints")
+    if not driver.knows_level(LEVEL_HOSTS):
+        request.host = ""
     response = await driver.propose_request(pb.RegisterBrokerResponse, request.request_id, register_broker=request)
     driver.brokers.registered(request.name, request.incarnation, driver.now_ms())
     await driver.assign_owners()
@@ -61,6 +63,8 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
         tells_level = min(state.cluster_version, request.feature_level) >= LEVEL_BROKERS  # as it registers, by now
         if tells_level and not response.register:
             response.register = state.owners.brokers[request.name].feature_level != request.feature_level
+        if state.cluster_version >= LEVEL_HOSTS and not response.register:
+            response.register = state.owners.brokers[request.name].host != request.host
         response.broker_version = state.owners.broker_version
         if not response.register:
             response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))

@@ -41,6 +41,7 @@ def _row(driver: Driver, state: State, candidate: Candidate, *, chosen: bool) ->
         server=candidate.server,
         zone=candidate.zone,
         rack=candidate.rack,
+        host=candidate.host,
         labels=sorted(candidate.labels),
         health=HEALTH[candidate.health],
         chosen=chosen,

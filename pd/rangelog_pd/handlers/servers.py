@@ -15,7 +15,7 @@ from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.tier_stores import tier_url
-from rangelog_pd.state.versions import LEVEL_OPERATIONS
+from rangelog_pd.state.versions import LEVEL_HOSTS, LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -23,7 +23,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
     """Register a server. Raises InvalidArgument, DirectoryGivenUp, PreconditionFailed (rolled back, or another is alive)."""
     check_name("range server", request.server)
-    texts = (request.data_address, request.control_address, request.zone, request.version, request.rack)
+    texts = (request.data_address, request.control_address, request.zone, request.version, request.rack, request.host)
     if any(len(text) > ADDRESS_LENGTH_MAX for text in texts) or not request.data_address:
         raise InvalidArgument("a range server registers with an address, and no field over 300 characters")
     check_labels(request.labels)
@@ -31,6 +31,8 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
     if (request.rack or request.labels) and not driver.knows_level(LEVEL_OPERATIONS):
         request.rack = ""  # the server is known by them from its next registration on
         del request.labels[:]
+    if not driver.knows_level(LEVEL_HOSTS):
+        request.host = ""  # a heartbeat asks for another registration
     with driver.state() as state:
         known = state.servers.find(request.server)
         _check_not_given_up(known or state.removed.find(request.server), request)
@@ -75,6 +77,8 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         known = state.servers.find(request.server)
         if known is None or known.server.incarnation != request.incarnation:
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
+        if known.server.host != request.host and state.cluster_version >= LEVEL_HOSTS:
+            raise PreconditionFailed(f"range server {request.server} is not registered with its host yet")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
         deleted = driver.tasks.report(request.tasks, wall_ms)
         for task in request.tasks:

@@ -3,7 +3,8 @@
 What holds:
 
 * What has no owner gets one in turn: its former broker if that one is alive and owns no more than its even part, else the one
-  that owns least; brokers of other zones come first among those that own equally many.
+  that owns least; brokers of other zones come first among those that own equally many. The shards of a lost broker go to no
+  broker of its host while brokers of other hosts live: they are lost soon after, if it is the host that failed.
 * A move goes from the broker that bears most to the one that bears least, and only where the difference becomes smaller by
   it; so with constant loads moves end. Nothing is moved while something has no owner.
 * The cost of assigning follows from what has no owner and from the number of brokers; that of a move, from what one of them
@@ -44,12 +45,19 @@ def next_assignments(owners: OwnerTables) -> list[broker_pb2.Assignment]:
     ranks = _ranks_in_zone(alive)
     heap = [(count, ranks[name], name) for name, count in counts.items()]
     heapq.heapify(heap)
+    known: dict[str, list[str]] = {}
     made: list[broker_pb2.Assignment] = []
     size = 0
     for key in owners.unowned:
         former = owners.assignments.find(key)
         stays = former is not None and counts.get(former.broker, fair) < fair
-        name = former.broker if former is not None and stays else _least(heap, counts)
+        elsewhere = _elsewhere(owners, former, alive, known) if former is not None and not stays else []
+        if former is not None and stays:
+            name = former.broker
+        elif elsewhere:
+            name = min(elsewhere, key=lambda each: (counts[each], ranks[each], each))
+        else:
+            name = _least(heap, counts)
         counts[name] += 1
         heapq.heappush(heap, (counts[name], ranks[name], name))
         made.append(_assignment(key, alive[name], former))
@@ -122,6 +130,22 @@ def _least(heap: list[tuple[int, int, str]], counts: dict[str, int]) -> str:
         count, _, name = heapq.heappop(heap)
         if counts[name] == count:
             return name
+
+
+def _elsewhere(
+    owners: OwnerTables,
+    former: broker_pb2.Assignment,
+    alive: dict[str, broker_pb2.Broker],
+    known: dict[str, list[str]],
+) -> list[str]:
+    """Return the living brokers of other hosts than a lost owner's; empty where all may own its shards. `known`: by host."""
+    owner = owners.brokers.find(former.broker)
+    if owner is None or not owner.lost or not owner.host:
+        return []
+    if owner.host not in known:
+        others = [name for name, each in alive.items() if each.host != owner.host]
+        known[owner.host] = others if len(others) < len(alive) else []
+    return known[owner.host]
 
 
 def _ranks_in_zone(brokers: dict[str, broker_pb2.Broker]) -> dict[str, int]:

@@ -27,13 +27,14 @@ def choose_copy(
     `staying`: the members that count. `holding`: servers that must not get the copy.
     """
     config = state.streams[of.stream_id].config
+    rows = [row.server for each in staying if (row := state.servers.find(each.server))]
     (target,) = placer.place(
         replicas=1,
         acks=1,
         exclude=holding,
         strictly=True,
         policy=policy_of(config),
-        taken=[Place(row.server.zone, row.server.rack) for each in staying if (row := state.servers.find(each.server))],
+        taken=[Place(each.zone, each.rack, each.host) for each in rows],
         later=max(0, config.replicas - len(staying) - 1),
     )
     (replica,) = replicas_of([target.because(reason)], with_reason=state.cluster_version >= LEVEL_OPERATIONS)

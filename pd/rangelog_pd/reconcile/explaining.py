@@ -54,7 +54,10 @@ def _why_not(candidate: Candidate, chosen: Sequence[Candidate], labels: frozense
 
 
 def _taken(candidate: Candidate, chosen: Sequence[Candidate]) -> str:
-    """Return which of the chosen takes a server's zone or rack, where a freer place was found."""
+    """Return which of the chosen takes a server's host, or its zone or rack where a freer place was found."""
+    beside = next((each.server for each in chosen if candidate.host and each.machine == candidate.machine), "")
+    if beside:
+        return f"{beside} has a replica on its host {candidate.host}"
     zones = [each.zone for each in chosen]
     racks = [(each.zone, each.rack) for each in chosen]
     in_zone, in_rack = zones.count(candidate.zone), racks.count((candidate.zone, candidate.rack))

@@ -117,6 +117,7 @@ class Fleet:
             self._view.health(state, name, incarnation, now_ms),
             (work, used // DISK_STEP_PERCENT, len(hosted)),
             server.rack,
+            server.host,
             frozenset(server.labels) if server.labels else _NO_LABELS,
             used >= FULL_AT_PERCENT,
             state.modes.bars(name),

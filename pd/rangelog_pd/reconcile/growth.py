@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from rangelog_core.errors import NoPlacement
-from rangelog_pd.placement import Candidate, place, policy_of
+from rangelog_pd.placement import Candidate, Machine, place, policy_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2
@@ -27,7 +27,7 @@ class Growth:
 
     def __init__(self) -> None:
         self._candidates: list[Candidate] = []
-        self._seen: tuple[tuple[str, str, frozenset[str]], ...] = ()
+        self._seen: tuple[tuple[str, Machine, str, frozenset[str]], ...] = ()
         self._member_counts: dict[_Wish, int] = {}
 
     def begin(self) -> None:
@@ -44,7 +44,7 @@ class Growth:
             self._candidates = []
             return False
         self._candidates = [each for each in candidates() if each.server in usable and not each.full]
-        seen = tuple(sorted((each.server, each.zone, each.labels) for each in self._candidates))
+        seen = tuple(sorted((each.server, each.machine, each.zone, each.labels) for each in self._candidates))
         changed = seen != self._seen
         if changed:
             self._seen = seen

@@ -2,9 +2,10 @@
 
 What holds: a move goes from a server with more to one that has still not more afterwards, so moves never go in circles and a
 plan that is carried out again and again ends; a range is moved once in a plan; after a move its replicas are in no fewer
-zones and racks, and no more of them in one, and keep the policy of their stream. Only ranges all of whose replicas are whole
-and alive are moved. A plan ends at its bounds, or when every server is near the mean. A copy that its server drops soon, since
-it is no member of the range any more, does not count: a plan right after a rebalance finds nothing to do.
+zones and racks, no more of them in one, the moved one on a host of its own, and they keep the policy of their stream. Only
+ranges all of whose replicas are whole and alive are moved. A plan ends at its bounds, or when every server is near the mean.
+A copy that its server drops soon, since it is no member of the range any more, does not count: a plan right after a rebalance
+finds nothing to do.
 """
 
 from __future__ import annotations
@@ -223,6 +224,8 @@ def why_not_there(state: State, key: RangeKey, source: Candidate, target: Candid
     if target.full or not policy_of(state.streams[found.stream_id].config).admits(target):
         return f"{target.server} takes no replica of this stream"
     others = [state.servers[name].server for name in members if name != source.server]
+    if target.host and any((each.zone, each.host) == target.machine for each in others):
+        return f"the range has a replica on the host of {target.server}"
     for was, would_be in (
         (_spread([each.zone for each in others], source.zone), _spread([each.zone for each in others], target.zone)),
         (

@@ -411,8 +411,8 @@ def _has_another_object(before: Message | None, after: common_pb2.Range) -> bool
 
 
 def _is_elsewhere(before: pd_state_pb2.RegisteredServer, now: pd_state_pb2.RegisteredServer | None) -> bool:
-    """Whether a server is in another zone or rack now, or has other labels: it may be a candidate where it was none."""
+    """Whether a server is in another zone, rack or host now, or has other labels: it may be a candidate where it was none."""
     if now is None:
         return False
     was, is_now = before.server, now.server
-    return (was.zone, was.rack, was.labels) != (is_now.zone, is_now.rack, is_now.labels)
+    return any(getattr(was, name) != getattr(is_now, name) for name in ("zone", "rack", "host", "labels"))

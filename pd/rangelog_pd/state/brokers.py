@@ -35,8 +35,8 @@ def register_broker(
         raise InvalidArgument("a broker registers with an incarnation above 0")
     if not request.address or max(len(request.address), len(request.control_address)) > ADDRESS_LENGTH_MAX:
         raise InvalidArgument(f"a broker registers with its address, of at most {ADDRESS_LENGTH_MAX} characters")
-    if max(len(request.zone), len(request.version)) > NAME_LENGTH_MAX:
-        raise InvalidArgument(f"zone and version of a broker have at most {NAME_LENGTH_MAX} characters")
+    if max(len(request.zone), len(request.host), len(request.version)) > NAME_LENGTH_MAX:
+        raise InvalidArgument(f"zone, host and version of a broker have at most {NAME_LENGTH_MAX} characters")
     _check_endpoints(request.endpoints)
     if request.feature_level < state.owners.broker_version:
         raise PreconditionFailed(
@@ -55,6 +55,7 @@ def register_broker(
         registered_ms=now_ms,
         feature_level=request.feature_level,
         endpoints=request.endpoints,
+        host=request.host,
     )
     state.owners.brokers.put(request.name, broker)
     state.owners.raise_version(state.cluster_version)

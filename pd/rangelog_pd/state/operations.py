@@ -38,6 +38,7 @@ from rangelog_pd.state.versions import (
     LEVEL_AUDIT,
     LEVEL_BROKERS,
     LEVEL_ENCRYPTION,
+    LEVEL_HOSTS,
     LEVEL_OPERATIONS,
     LEVEL_PACKING,
     LEVEL_QUOTAS,
@@ -97,7 +98,7 @@ OPERATIONS: dict[str, Operation] = {
     "prove_end": Operation(ranges.prove_end),
     "drop_hot": Operation(ranges.drop_hot),
     "replace_replica": Operation(ranges.replace_replica),
-    "register_server": Operation(servers.register_server),
+    "register_server": Operation(servers.register_server, fields=(("host", LEVEL_HOSTS),)),
     "mark_log_end": Operation(servers.mark_log_end),
     "mark_log_ends": Operation(servers.mark_log_ends),
     "set_server_mode": Operation(server_modes.set_server_mode, LEVEL_OPERATIONS),
@@ -141,7 +142,9 @@ OPERATIONS: dict[str, Operation] = {
     "commit_scale": Operation(shards.commit_scale, LEVEL_TOPICS),
     "continue_topic": Operation(topics.continue_topic, LEVEL_TOPICS),
     "register_broker": Operation(
-        brokers.register_broker, LEVEL_TOPICS, (("feature_level", LEVEL_BROKERS), ("endpoints", LEVEL_BROKERS))
+        brokers.register_broker,
+        LEVEL_TOPICS,
+        (("feature_level", LEVEL_BROKERS), ("endpoints", LEVEL_BROKERS), ("host", LEVEL_HOSTS)),
     ),
     "mark_broker_lost": Operation(brokers.mark_broker_lost, LEVEL_TOPICS),
     "assign_shards": Operation(brokers.assign_shards, LEVEL_TOPICS),

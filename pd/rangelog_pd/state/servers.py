@@ -57,6 +57,7 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         formats=request.formats,
         labels=request.labels,
         rack=request.rack,
+        host=request.host,
     )
     mode = known.mode if known is not None else common_pb2.SERVER_MODE_UNSPECIFIED
     registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired, mode=mode)

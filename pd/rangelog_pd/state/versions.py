@@ -52,6 +52,9 @@ LEVEL_BROKERS = versions.LEVEL_BROKERS
 """From this cluster version on, there is a broker version, and of what a group reports as consumed the last report counts. An
 entry of the audit log names the broker that called for its principal."""
 
+LEVEL_HOSTS = 13
+"""From this cluster version on, range servers and brokers have hosts."""
+
 
 def check_known(level: int, own_level: int, what: str) -> None:
     """Raise UnsupportedVersion for a level that this member does not have."""

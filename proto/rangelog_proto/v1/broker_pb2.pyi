@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Broker(_message.Message):
-    __slots__ = ("name", "incarnation", "address", "zone", "version", "lost", "registered_ms", "control_address", "feature_level", "endpoints")
+    __slots__ = ("name", "incarnation", "address", "zone", "version", "lost", "registered_ms", "control_address", "feature_level", "endpoints", "host")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class Broker(_message.Message):
     CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     address: str
@@ -28,7 +29,8 @@ class Broker(_message.Message):
     control_address: str
     feature_level: int
     endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., lost: bool = ..., registered_ms: _Optional[int] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
+    host: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., lost: bool = ..., registered_ms: _Optional[int] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., host: _Optional[str] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("door", "address")
@@ -53,7 +55,7 @@ class Assignment(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[int] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("request_id", "name", "incarnation", "address", "zone", "version", "control_address", "feature_level", "endpoints")
+    __slots__ = ("request_id", "name", "incarnation", "address", "zone", "version", "control_address", "feature_level", "endpoints", "host")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +65,7 @@ class RegisterBrokerRequest(_message.Message):
     CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     incarnation: int
@@ -72,7 +75,8 @@ class RegisterBrokerRequest(_message.Message):
     control_address: str
     feature_level: int
     endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
+    host: str
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., version: _Optional[str] = ..., control_address: _Optional[str] = ..., feature_level: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., host: _Optional[str] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("cluster_id", "heartbeat_interval_ms", "rate_minute_ms", "rights_version", "broker_version", "tokens_version", "quotas_version")
@@ -121,7 +125,7 @@ class ShardCover(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class BrokerHeartbeatRequest(_message.Message):
-    __slots__ = ("name", "incarnation", "loads", "complete", "covered", "feature_level", "unopenable")
+    __slots__ = ("name", "incarnation", "loads", "complete", "covered", "feature_level", "unopenable", "host")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOADS_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +133,7 @@ class BrokerHeartbeatRequest(_message.Message):
     COVERED_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     UNOPENABLE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     loads: _containers.RepeatedCompositeFieldContainer[ShardLoad]
@@ -136,7 +141,8 @@ class BrokerHeartbeatRequest(_message.Message):
     covered: _containers.RepeatedCompositeFieldContainer[ShardCover]
     feature_level: int
     unopenable: _containers.RepeatedCompositeFieldContainer[OwnedShard]
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., feature_level: _Optional[int] = ..., unopenable: _Optional[_Iterable[_Union[OwnedShard, _Mapping]]] = ...) -> None: ...
+    host: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., complete: bool = ..., covered: _Optional[_Iterable[_Union[ShardCover, _Mapping]]] = ..., feature_level: _Optional[int] = ..., unopenable: _Optional[_Iterable[_Union[OwnedShard, _Mapping]]] = ..., host: _Optional[str] = ...) -> None: ...
 
 class BrokerHeartbeatResponse(_message.Message):
     __slots__ = ("register", "send_all", "cover", "rights_version", "broker_version", "tokens_version", "quotas_version")

@@ -286,7 +286,7 @@ class Object(_message.Message):
     def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ..., replaces: _Optional[_Iterable[int]] = ..., tier_id: _Optional[int] = ..., encryption_key_id: _Optional[str] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats", "mode", "labels", "rack", "health_reason", "open_range_count", "feature_level")
+    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats", "mode", "labels", "rack", "host", "health_reason", "open_range_count", "feature_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -304,6 +304,7 @@ class Server(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     HEALTH_REASON_FIELD_NUMBER: _ClassVar[int]
     OPEN_RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
@@ -324,7 +325,8 @@ class Server(_message.Message):
     mode: ServerMode
     labels: _containers.RepeatedScalarFieldContainer[str]
     rack: str
+    host: str
     health_reason: str
     open_range_count: int
     feature_level: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ..., mode: _Optional[_Union[ServerMode, str]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., health_reason: _Optional[str] = ..., open_range_count: _Optional[int] = ..., feature_level: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ..., mode: _Optional[_Union[ServerMode, str]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., health_reason: _Optional[str] = ..., open_range_count: _Optional[int] = ..., feature_level: _Optional[int] = ...) -> None: ...

@@ -505,7 +505,7 @@ class ListObjectsResponse(_message.Message):
     def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class RegisterServerRequest(_message.Message):
-    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end", "formats", "labels", "rack")
+    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end", "formats", "labels", "rack", "host")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -520,6 +520,7 @@ class RegisterServerRequest(_message.Message):
     FORMATS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     server: str
     incarnation: int
@@ -534,7 +535,8 @@ class RegisterServerRequest(_message.Message):
     formats: _containers.RepeatedCompositeFieldContainer[_common_pb2.FormatVersions]
     labels: _containers.RepeatedScalarFieldContainer[str]
     rack: str
-    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[_common_pb2.FormatVersions, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ...) -> None: ...
+    host: str
+    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[_common_pb2.FormatVersions, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
 
 class RegisterServerResponse(_message.Message):
     __slots__ = ("cluster_id", "heartbeat_interval_ms", "tier_url", "rights_version", "tokens_version", "quotas_version")
@@ -589,7 +591,7 @@ class TaskReport(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., done: bool = ..., error: _Optional[str] = ..., failed_servers: _Optional[_Iterable[str]] = ..., writer_answers: bool = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error", "feature_level", "log_error")
+    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error", "feature_level", "host", "log_error")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -602,6 +604,7 @@ class HeartbeatRequest(_message.Message):
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     TIER_ERROR_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     LOG_ERROR_FIELD_NUMBER: _ClassVar[int]
     server: str
     incarnation: int
@@ -615,8 +618,9 @@ class HeartbeatRequest(_message.Message):
     wall_ms: int
     tier_error: str
     feature_level: int
+    host: str
     log_error: str
-    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ..., feature_level: _Optional[int] = ..., log_error: _Optional[str] = ...) -> None: ...
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ..., tier_error: _Optional[str] = ..., feature_level: _Optional[int] = ..., host: _Optional[str] = ..., log_error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("directives", "send_complete", "tier_url", "rights_version", "tokens_version", "quotas_version")

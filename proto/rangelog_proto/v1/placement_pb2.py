@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!rangelog_proto/v1/placement.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\"\'\n\x17\x45xplainPlacementRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x7f\n\x18\x45xplainPlacementResponse\x12#\n\x06stream\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Stream\x12\x0f\n\x07refusal\x18\x02 \x01(\t\x12-\n\x07servers\x18\x03 \x03(\x0b\x32\x1c.rangelog.v1.ExplainedServer\"\x97\x02\n\x0f\x45xplainedServer\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0c\n\x04zone\x18\x02 \x01(\t\x12\x0c\n\x04rack\x18\x03 \x01(\t\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12)\n\x06health\x18\x05 \x01(\x0e\x32\x19.rangelog.v1.ServerHealth\x12\x0e\n\x06\x63hosen\x18\x06 \x01(\x08\x12*\n\x06reason\x18\x07 \x01(\x0e\x32\x1a.rangelog.v1.ReplicaReason\x12\x0f\n\x07why_not\x18\x08 \x01(\t\x12\x13\n\x0bopen_ranges\x18\t \x01(\r\x12\x10\n\x08replicas\x18\n \x01(\r\x12\x13\n\x0b\x62ytes_per_s\x18\x0b \x01(\x04\x12\x14\n\x0cused_percent\x18\x0c \x01(\r\"\xaa\x01\n\x0bReplicaMove\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0bstream_name\x18\x02 \x01(\t\x12\x13\n\x0brange_index\x18\x03 \x01(\r\x12$\n\x06source\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12$\n\x06target\x18\x05 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\"n\n\x0bServerShare\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0c\n\x04zone\x18\x02 \x01(\t\x12\x14\n\x0c\x62\x65\x66ore_bytes\x18\x03 \x01(\x04\x12\x13\n\x0b\x61\x66ter_bytes\x18\x04 \x01(\x04\x12\x16\n\x0e\x63\x61pacity_bytes\x18\x05 \x01(\x04\")\n\x14PlanRebalanceRequest\x12\x11\n\tbytes_max\x18\x01 \x01(\x04\"\x8a\x01\n\x15PlanRebalanceResponse\x12\'\n\x05moves\x18\x01 \x03(\x0b\x32\x18.rangelog.v1.ReplicaMove\x12(\n\x06shares\x18\x02 \x03(\x0b\x32\x18.rangelog.v1.ServerShare\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x0f\n\x07refusal\x18\x04 \x01(\t\">\n\x15\x41pplyRebalanceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tbytes_max\x18\x02 \x01(\x04\"H\n\x16\x41pplyRebalanceResponse\x12.\n\trebalance\x18\x01 \x01(\x0b\x32\x1b.rangelog.v1.RebalanceState\"\x1a\n\x18\x44\x65scribeRebalanceRequest\"K\n\x19\x44\x65scribeRebalanceResponse\x12.\n\trebalance\x18\x01 \x01(\x0b\x32\x1b.rangelog.v1.RebalanceState\"\xc5\x01\n\x0eRebalanceState\x12\x14\n\x0crebalance_id\x18\x01 \x01(\t\x12\r\n\x05moves\x18\x02 \x01(\r\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\r\n\x05moved\x18\x04 \x01(\r\x12\x13\n\x0bmoved_bytes\x18\x05 \x01(\x04\x12\x11\n\tunder_way\x18\x06 \x01(\r\x12\x0f\n\x07skipped\x18\x07 \x01(\r\x12\x0c\n\x04\x64one\x18\x08 \x01(\x08\x12\x13\n\x0bwaiting_for\x18\t \x01(\t\x12\x14\n\x0clast_skipped\x18\n \x01(\t2\x83\x03\n\tPlacement\x12_\n\x10\x45xplainPlacement\x12$.rangelog.v1.ExplainPlacementRequest\x1a%.rangelog.v1.ExplainPlacementResponse\x12V\n\rPlanRebalance\x12!.rangelog.v1.PlanRebalanceRequest\x1a\".rangelog.v1.PlanRebalanceResponse\x12Y\n\x0e\x41pplyRebalance\x12\".rangelog.v1.ApplyRebalanceRequest\x1a#.rangelog.v1.ApplyRebalanceResponse\x12\x62\n\x11\x44\x65scribeRebalance\x12%.rangelog.v1.DescribeRebalanceRequest\x1a&.rangelog.v1.DescribeRebalanceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!rangelog_proto/v1/placement.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\"\'\n\x17\x45xplainPlacementRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x7f\n\x18\x45xplainPlacementResponse\x12#\n\x06stream\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Stream\x12\x0f\n\x07refusal\x18\x02 \x01(\t\x12-\n\x07servers\x18\x03 \x03(\x0b\x32\x1c.rangelog.v1.ExplainedServer\"\xa5\x02\n\x0f\x45xplainedServer\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0c\n\x04zone\x18\x02 \x01(\t\x12\x0c\n\x04rack\x18\x03 \x01(\t\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12)\n\x06health\x18\x05 \x01(\x0e\x32\x19.rangelog.v1.ServerHealth\x12\x0e\n\x06\x63hosen\x18\x06 \x01(\x08\x12*\n\x06reason\x18\x07 \x01(\x0e\x32\x1a.rangelog.v1.ReplicaReason\x12\x0f\n\x07why_not\x18\x08 \x01(\t\x12\x13\n\x0bopen_ranges\x18\t \x01(\r\x12\x10\n\x08replicas\x18\n \x01(\r\x12\x13\n\x0b\x62ytes_per_s\x18\x0b \x01(\x04\x12\x14\n\x0cused_percent\x18\x0c \x01(\r\x12\x0c\n\x04host\x18\r \x01(\t\"\xaa\x01\n\x0bReplicaMove\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0bstream_name\x18\x02 \x01(\t\x12\x13\n\x0brange_index\x18\x03 \x01(\r\x12$\n\x06source\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12$\n\x06target\x18\x05 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\"n\n\x0bServerShare\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0c\n\x04zone\x18\x02 \x01(\t\x12\x14\n\x0c\x62\x65\x66ore_bytes\x18\x03 \x01(\x04\x12\x13\n\x0b\x61\x66ter_bytes\x18\x04 \x01(\x04\x12\x16\n\x0e\x63\x61pacity_bytes\x18\x05 \x01(\x04\")\n\x14PlanRebalanceRequest\x12\x11\n\tbytes_max\x18\x01 \x01(\x04\"\x8a\x01\n\x15PlanRebalanceResponse\x12\'\n\x05moves\x18\x01 \x03(\x0b\x32\x18.rangelog.v1.ReplicaMove\x12(\n\x06shares\x18\x02 \x03(\x0b\x32\x18.rangelog.v1.ServerShare\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x0f\n\x07refusal\x18\x04 \x01(\t\">\n\x15\x41pplyRebalanceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tbytes_max\x18\x02 \x01(\x04\"H\n\x16\x41pplyRebalanceResponse\x12.\n\trebalance\x18\x01 \x01(\x0b\x32\x1b.rangelog.v1.RebalanceState\"\x1a\n\x18\x44\x65scribeRebalanceRequest\"K\n\x19\x44\x65scribeRebalanceResponse\x12.\n\trebalance\x18\x01 \x01(\x0b\x32\x1b.rangelog.v1.RebalanceState\"\xc5\x01\n\x0eRebalanceState\x12\x14\n\x0crebalance_id\x18\x01 \x01(\t\x12\r\n\x05moves\x18\x02 \x01(\r\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\r\n\x05moved\x18\x04 \x01(\r\x12\x13\n\x0bmoved_bytes\x18\x05 \x01(\x04\x12\x11\n\tunder_way\x18\x06 \x01(\r\x12\x0f\n\x07skipped\x18\x07 \x01(\r\x12\x0c\n\x04\x64one\x18\x08 \x01(\x08\x12\x13\n\x0bwaiting_for\x18\t \x01(\t\x12\x14\n\x0clast_skipped\x18\n \x01(\t2\x83\x03\n\tPlacement\x12_\n\x10\x45xplainPlacement\x12$.rangelog.v1.ExplainPlacementRequest\x1a%.rangelog.v1.ExplainPlacementResponse\x12V\n\rPlanRebalance\x12!.rangelog.v1.PlanRebalanceRequest\x1a\".rangelog.v1.PlanRebalanceResponse\x12Y\n\x0e\x41pplyRebalance\x12\".rangelog.v1.ApplyRebalanceRequest\x1a#.rangelog.v1.ApplyRebalanceResponse\x12\x62\n\x11\x44\x65scribeRebalance\x12%.rangelog.v1.DescribeRebalanceRequest\x1a&.rangelog.v1.DescribeRebalanceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,25 +37,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPLAINPLACEMENTRESPONSE']._serialized_start=123
   _globals['_EXPLAINPLACEMENTRESPONSE']._serialized_end=250
   _globals['_EXPLAINEDSERVER']._serialized_start=253
-  _globals['_EXPLAINEDSERVER']._serialized_end=532
-  _globals['_REPLICAMOVE']._serialized_start=535
-  _globals['_REPLICAMOVE']._serialized_end=705
-  _globals['_SERVERSHARE']._serialized_start=707
-  _globals['_SERVERSHARE']._serialized_end=817
-  _globals['_PLANREBALANCEREQUEST']._serialized_start=819
-  _globals['_PLANREBALANCEREQUEST']._serialized_end=860
-  _globals['_PLANREBALANCERESPONSE']._serialized_start=863
-  _globals['_PLANREBALANCERESPONSE']._serialized_end=1001
-  _globals['_APPLYREBALANCEREQUEST']._serialized_start=1003
-  _globals['_APPLYREBALANCEREQUEST']._serialized_end=1065
-  _globals['_APPLYREBALANCERESPONSE']._serialized_start=1067
-  _globals['_APPLYREBALANCERESPONSE']._serialized_end=1139
-  _globals['_DESCRIBEREBALANCEREQUEST']._serialized_start=1141
-  _globals['_DESCRIBEREBALANCEREQUEST']._serialized_end=1167
-  _globals['_DESCRIBEREBALANCERESPONSE']._serialized_start=1169
-  _globals['_DESCRIBEREBALANCERESPONSE']._serialized_end=1244
-  _globals['_REBALANCESTATE']._serialized_start=1247
-  _globals['_REBALANCESTATE']._serialized_end=1444
-  _globals['_PLACEMENT']._serialized_start=1447
-  _globals['_PLACEMENT']._serialized_end=1834
+  _globals['_EXPLAINEDSERVER']._serialized_end=546
+  _globals['_REPLICAMOVE']._serialized_start=549
+  _globals['_REPLICAMOVE']._serialized_end=719
+  _globals['_SERVERSHARE']._serialized_start=721
+  _globals['_SERVERSHARE']._serialized_end=831
+  _globals['_PLANREBALANCEREQUEST']._serialized_start=833
+  _globals['_PLANREBALANCEREQUEST']._serialized_end=874
+  _globals['_PLANREBALANCERESPONSE']._serialized_start=877
+  _globals['_PLANREBALANCERESPONSE']._serialized_end=1015
+  _globals['_APPLYREBALANCEREQUEST']._serialized_start=1017
+  _globals['_APPLYREBALANCEREQUEST']._serialized_end=1079
+  _globals['_APPLYREBALANCERESPONSE']._serialized_start=1081
+  _globals['_APPLYREBALANCERESPONSE']._serialized_end=1153
+  _globals['_DESCRIBEREBALANCEREQUEST']._serialized_start=1155
+  _globals['_DESCRIBEREBALANCEREQUEST']._serialized_end=1181
+  _globals['_DESCRIBEREBALANCERESPONSE']._serialized_start=1183
+  _globals['_DESCRIBEREBALANCERESPONSE']._serialized_end=1258
+  _globals['_REBALANCESTATE']._serialized_start=1261
+  _globals['_REBALANCESTATE']._serialized_end=1458
+  _globals['_PLACEMENT']._serialized_start=1461
+  _globals['_PLACEMENT']._serialized_end=1848
 # @@protoc_insertion_point(module_scope)

@@ -24,7 +24,7 @@ class ExplainPlacementResponse(_message.Message):
     def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ..., refusal: _Optional[str] = ..., servers: _Optional[_Iterable[_Union[ExplainedServer, _Mapping]]] = ...) -> None: ...
 
 class ExplainedServer(_message.Message):
-    __slots__ = ("server", "zone", "rack", "labels", "health", "chosen", "reason", "why_not", "open_ranges", "replicas", "bytes_per_s", "used_percent")
+    __slots__ = ("server", "zone", "rack", "labels", "health", "chosen", "reason", "why_not", "open_ranges", "replicas", "bytes_per_s", "used_percent", "host")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class ExplainedServer(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     USED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     server: str
     zone: str
     rack: str
@@ -49,7 +50,8 @@ class ExplainedServer(_message.Message):
     replicas: int
     bytes_per_s: int
     used_percent: int
-    def __init__(self, server: _Optional[str] = ..., zone: _Optional[str] = ..., rack: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[_common_pb2.ServerHealth, str]] = ..., chosen: bool = ..., reason: _Optional[_Union[_common_pb2.ReplicaReason, str]] = ..., why_not: _Optional[str] = ..., open_ranges: _Optional[int] = ..., replicas: _Optional[int] = ..., bytes_per_s: _Optional[int] = ..., used_percent: _Optional[int] = ...) -> None: ...
+    host: str
+    def __init__(self, server: _Optional[str] = ..., zone: _Optional[str] = ..., rack: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[_common_pb2.ServerHealth, str]] = ..., chosen: bool = ..., reason: _Optional[_Union[_common_pb2.ReplicaReason, str]] = ..., why_not: _Optional[str] = ..., open_ranges: _Optional[int] = ..., replicas: _Optional[int] = ..., bytes_per_s: _Optional[int] = ..., used_percent: _Optional[int] = ..., host: _Optional[str] = ...) -> None: ...
 
 class ReplicaMove(_message.Message):
     __slots__ = ("stream_id", "stream_name", "range_index", "source", "target", "size_bytes")

@@ -228,6 +228,7 @@ class Agent:
             tier_error=self._tier.watch.error,
             log_error=store.wal.problem,
             feature_level=FEATURE_LEVEL,
+            host=self._settings.host,
         )
         try:
             await self._reporting.fill(request)

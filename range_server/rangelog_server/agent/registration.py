@@ -82,6 +82,7 @@ def registration(
         control_address=control_address,
         zone=settings.zone,
         rack=settings.rack,
+        host=settings.host,
         labels=settings.labels,
         capacity_bytes=settings.capacity_bytes,
         version=version("rangelog"),

@@ -142,6 +142,7 @@ class Pd:
         log_end: int = 0,
         zone: str = "",
         rack: str = "",
+        host: str = "",
         labels: Sequence[str] = (),
         formats: Sequence[common_pb2.FormatVersions] = (),
     ) -> None:
@@ -153,6 +154,7 @@ class Pd:
             zone=zone,
             log_end=log_end,
             rack=rack,
+            host=host,
             labels=labels,
             formats=formats,
         )

@@ -94,6 +94,25 @@ def test_racks_are_spread_within_a_zone() -> None:
     assert sorted(names(found)) == ["a", "c", "d"]
 
 
+def test_the_servers_of_a_host_count_as_one() -> None:
+    """Two idle servers of one host never have the same range: with too few hosts there are fewer replicas, or no placement."""
+    pair = [server("a", host="h1"), server("b", host="h1")]
+    assert names(placed([*pair, server("c", host="h2", load=9), server("d", load=9)], replicas=3, acks=2)) == [
+        "a",
+        "c",
+        "d",
+    ]
+    assert names(placed([*pair, server("c", host="h2", full=True)], replicas=3, acks=2)) == ["a", "c"]
+    dead = server("d", host="h1", health=ServerHealth.DEAD)
+    assert names(placed([dead, *pair, server("c")], replicas=2, acks=2)) == ["a", "c"]
+    with pytest.raises(NoPlacement, match="3 range servers are alive on 1 host, 2 are needed"):
+        placed([*pair, server("c", host="h1"), server("d", host="h2", health=ServerHealth.DEAD)], replicas=3, acks=2)
+    taken = [Place("", "", "h1")]
+    assert names(placed([*pair, server("c", load=9)], replicas=1, acks=1, taken=taken)) == ["c"]
+    with pytest.raises(NoPlacement):
+        placed(pair, replicas=1, acks=1, taken=taken)
+
+
 def test_a_full_server_is_avoided_where_there_is_a_choice() -> None:
     """A nearly full disk counts before zones and load; it is taken when the policy, or the number, leaves no other."""
     full = server("f", "z3", full=True)
@@ -146,6 +165,7 @@ CANDIDATES = st.lists(
         st.integers(0, 5),
         st.sampled_from(["", "d=1", "d=1 e=1"]),
         rack=st.sampled_from(["", "r1", "r2"]),
+        host=st.sampled_from(["", "h1", "h2"]),
         full=st.booleans(),
         barred=st.sampled_from([False, False, False, True]),
         avoided=st.booleans(),
@@ -155,15 +175,21 @@ CANDIDATES = st.lists(
 POLICIES = st.builds(
     Policy, st.integers(0, 3), st.sampled_from(["", "", "d=1", "d=1 e=1"]).map(lambda text: frozenset(text.split()))
 )
-TAKEN = st.lists(st.builds(Place, st.sampled_from(["", "z1", "z2"]), st.sampled_from(["", "r1"])), max_size=2)
+TAKEN = st.lists(
+    st.builds(Place, st.sampled_from(["", "z1", "z2"]), st.sampled_from(["", "r1"]), st.sampled_from(["", "h1"])),
+    max_size=2,
+)
 EXCLUDED = st.sets(st.sampled_from(["s0", "s1"])).map(sorted)
 
 
 def is_placement(found: Sequence[Candidate], replicas: int, acks: int, policy: Policy) -> bool:
-    """Whether a set of servers keeps the policy, with enough of them alive."""
+    """Whether a set of servers keeps the policy, no two on one host, with enough of them alive."""
     alive = [each for each in found if each.health is ServerHealth.ALIVE]
     zones = {each.zone for each in alive if each.zone}
-    return len(alive) >= acks and len(zones) >= policy.zones_min and all(policy.admits(each) for each in found)
+    apart = len({each.machine for each in found}) == len(found)
+    return (
+        apart and len(alive) >= acks and len(zones) >= policy.zones_min and all(policy.admits(each) for each in found)
+    )
 
 
 @given(CANDIDATES, st.integers(1, 4), st.integers(1, 4), EXCLUDED, st.booleans(), POLICIES)
@@ -173,7 +199,7 @@ def test_there_is_a_placement_whenever_some_set_of_servers_is_one(
     """Against brute force: what is chosen keeps the policy, and a refusal means that no set of servers does; repeatable."""
     acks, policy = min(acks, replicas), Policy(min(policy.zones_min, replicas), policy.labels)
     allowed = [each for each in candidates if not (strictly and each.server in exclude)]
-    size = min(replicas, sum(policy.admits(each) for each in candidates))
+    size = min(replicas, len({each.machine for each in candidates if policy.admits(each)}))
     exists = any(is_placement(found, replicas, acks, policy) for found in combinations(allowed, size))
     try:
         found = place(candidates, replicas=replicas, acks=acks, exclude=exclude, strictly=strictly, policy=policy)

@@ -327,6 +327,7 @@ def test_brokers_and_what_they_own(run: PdctlOverGrpc, topics: InProcessPd) -> N
         "incarnation": "00000000000000b0",
         "address": "127.0.0.1:9",
         "zone": "a",
+        "host": "",
         "version": "",
         "shards": 0,
         "journals": 16,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.local.command import Keeper, banner, describe_exit, left_out_line
+from rangelog_cli.local.command import banner, left_out_line
+from rangelog_cli.local.keeper import Keeper, describe_exit
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 from rangelog_core.exit_codes import EXIT_DIRECTORY_GIVEN_UP
@@ -152,7 +153,7 @@ class FakeProcess:
     """Just enough of Process for the keeper."""
 
     name = "rs1"
-    log_path = Path("rs1.log")
+    where = " (log: rs1.log)"
     returncode = -9
 
     def __init__(self) -> None:

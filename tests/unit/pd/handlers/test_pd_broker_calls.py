@@ -15,7 +15,7 @@ from rangelog_pd.handlers import cluster as cluster_calls
 from rangelog_pd.handlers.service import bound
 from rangelog_pd.reconcile import topic_watch
 from rangelog_pd.reconcile.owner_commands import MOVE_INTERVAL_MS
-from rangelog_pd.state.versions import LEVEL_BROKERS
+from rangelog_pd.state.versions import LEVEL_BROKERS, LEVEL_HOSTS
 from rangelog_proto.v1 import broker_pb2 as pb
 from rangelog_proto.v1 import pd_pb2, topic_pb2
 from tests.support.pd_topics import refer, true_end
@@ -160,7 +160,6 @@ async def test_a_broker_registers_once_more_to_tell_its_level(cluster: Any) -> N
         await brokers.register_broker(cluster.driver, request)
 
     state = cluster.machine.state
-    assert state.cluster_version == LEVEL_BROKERS
     state.cluster_version = LEVEL_BROKERS - 1
     await tell(LEVEL_BROKERS)
     assert not state.owners.brokers["b1"].endpoints, "a placement driver of before would keep none"
@@ -171,6 +170,20 @@ async def test_a_broker_registers_once_more_to_tell_its_level(cluster: Any) -> N
     await tell(LEVEL_BROKERS)
     assert await asked(LEVEL_BROKERS) == (False, LEVEL_BROKERS)
     assert [each.door for each in state.owners.brokers["b1"].endpoints] == ["rest"]
+
+
+async def test_a_broker_registers_once_more_with_its_host(cluster: Any) -> None:
+    """Where the cluster version let it not before."""
+    row: dict[str, Any] = {"name": "b1", "incarnation": 1, "feature_level": LEVEL_HOSTS, "host": "h"}
+    asked, state = pb.BrokerHeartbeatRequest(complete=True, **row), cluster.machine.state
+    for level, host in ((LEVEL_HOSTS - 1, ""), (LEVEL_HOSTS, "h")):
+        state.cluster_version = level
+        request = pb.RegisterBrokerRequest(request_id=f"r{next(numbers)}", address="b1:1", **row)
+        await brokers.register_broker(cluster.driver, request)
+        assert state.owners.brokers["b1"].host == host
+        assert not (await brokers.broker_heartbeat(cluster.driver, asked)).register
+        state.cluster_version = LEVEL_HOSTS
+        assert (await brokers.broker_heartbeat(cluster.driver, asked)).register is (not host)
 
 
 async def test_a_broker_that_refuses_connections_loses_its_shards_at_once(cluster: Any) -> None:

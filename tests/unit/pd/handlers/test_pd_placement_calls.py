@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import InvalidArgument, NoPlacement, Unavailable
+from rangelog_core.errors import InvalidArgument, NoPlacement, PreconditionFailed, Unavailable
 from rangelog_pd.handlers import batches, placement, ranges, servers
 from rangelog_pd.state.operations import needed_level
-from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_TOPICS
-from rangelog_proto.v1 import common_pb2, pd_state_pb2, placement_pb2, topic_pb2
+from rangelog_pd.state.versions import LEVEL_HOSTS, LEVEL_OPERATIONS, LEVEL_TOPICS
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_state_pb2, placement_pb2, topic_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
 
@@ -26,7 +26,8 @@ async def register(api: Any, name: str, zone: str, request_id: str = "", **more:
         **more,
     )
     await servers.register_server(api.driver, request)
-    await api.beat(name)
+    if "host" not in more:
+        await api.beat(name)
 
 
 @pytest.fixture
@@ -101,6 +102,24 @@ async def test_labels_and_racks_wait_for_members_that_keep_them(api: Any) -> Non
         await register(api, "rs2", "a", labels=["ssd"])
 
 
+async def test_a_host_is_asked_for_once_all_members_keep_it(api: Any) -> None:
+    """Before, a server registers without it; from then on each heartbeat with another host has the server register again."""
+    beat = pb.HeartbeatRequest(server="rs1", host="h1", sequence=1, complete=True)
+    await register(api, "rs1", "a", host="h1")
+    state = api.machine.state
+    beat.incarnation = state.servers["rs1"].server.incarnation
+    assert not state.servers["rs1"].server.host
+    await servers.heartbeat(api.driver, beat)
+    await api.driver.reconcile()
+    assert state.cluster_version >= LEVEL_HOSTS
+    with pytest.raises(PreconditionFailed, match="its host"):
+        await servers.heartbeat(api.driver, beat)
+    await register(api, "rs1", "a", request_id="second", host="h1")
+    assert state.servers["rs1"].server.host == "h1"
+    beat.sequence = 2
+    await servers.heartbeat(api.driver, beat)
+
+
 async def test_reasons_are_kept_by_members_that_know_them(ready: Any) -> None:
     """Before that no command has any."""
     assert not any(each.reason for each in ready.machine.state.range(1, 0).replicas)
@@ -127,6 +146,8 @@ async def test_a_command_with_a_policy_names_its_level() -> None:
         (pd_state_pb2.Command(update_topic=topic_pb2.UpdateTopicRequest(fields=["stream.server_labels"])), 6),
         (pd_state_pb2.Command(register_server=pb.RegisterServerRequest(labels=["a=b"])), LEVEL_OPERATIONS),
         (pd_state_pb2.Command(register_server=pb.RegisterServerRequest(zone="z")), 1),
+        (pd_state_pb2.Command(register_server=pb.RegisterServerRequest(host="h")), LEVEL_HOSTS),
+        (pd_state_pb2.Command(register_broker=broker_pb2.RegisterBrokerRequest(host="h")), LEVEL_HOSTS),
     ):
         assert needed_level(command) == level, command
 

@@ -26,8 +26,10 @@ def tables(shards: int, *brokers: str, zones: str = "") -> OwnerTables:
     return owners
 
 
-def register(owners: OwnerTables, name: str, incarnation: int = 1, zone: str = "", *, lost: bool = False) -> None:
-    owners.brokers.put(name, broker_pb2.Broker(name=name, incarnation=incarnation, zone=zone, lost=lost))
+def register(
+    owners: OwnerTables, name: str, incarnation: int = 1, zone: str = "", *, lost: bool = False, host: str = ""
+) -> None:
+    owners.brokers.put(name, broker_pb2.Broker(name=name, incarnation=incarnation, zone=zone, lost=lost, host=host))
 
 
 def take(owners: OwnerTables, made: list[broker_pb2.Assignment]) -> None:
@@ -68,6 +70,27 @@ def test_zones_come_in_turn() -> None:
     owners = tables(0, *NAMES, zones="aaab")
     first_two = {each.broker for each in next_assignments(owners)[:2]}
     assert first_two == {"b1", "b4"}
+
+
+def test_the_shards_of_a_lost_broker_leave_its_host() -> None:
+    """While brokers of other hosts live; where all live on its host, they have them."""
+    hosts = {"b1": "h1", "b2": "h1", "b3": "h2", "b4": ""}
+    owners = tables(84)
+    for name, host in hosts.items():
+        register(owners, name, host=host)
+    assign_all(owners)
+    before = placed(owners)
+    register(owners, "b1", lost=True, host="h1")
+    lost = [*owners.unowned]
+    assign_all(owners)
+    assert {placed(owners)[key] for key in lost} == {"b3", "b4"}
+    assert {key: name for key, name in placed(owners).items() if key not in lost} == {
+        key: name for key, name in before.items() if key not in lost
+    }
+    for name in ("b3", "b4"):
+        register(owners, name, lost=True, host="h1")
+    assign_all(owners)
+    assert set(placed(owners).values()) == {"b2"}
 
 
 def test_a_lost_broker_costs_its_own_shards_only() -> None:

@@ -272,6 +272,19 @@ CLUSTERS = st.tuples(
 )
 
 
+def test_no_move_puts_two_copies_on_a_host() -> None:
+    """The empty server shares a host with a member of each range, so only that member's own copies go there."""
+    pd = Pd()
+    for name, host in (("rs0", "h0"), ("rs1", "h1"), ("rs2", "h2"), ("rs3", "h2")):
+        pd.register(name, host=host)
+        pd.beat(name)
+    for number in range(6):
+        sealed_stream(pd, f"s{number}", 1_000_000, "rs0", "rs1", "rs2")
+    pd.view.upkeep.follow(pd.state)
+    found = plan(pd).moves
+    assert found and {(each.source.server, each.target.server) for each in found} == {("rs2", "rs3")}
+
+
 @settings(max_examples=60, deadline=None)
 @given(CLUSTERS)
 def test_plans_that_are_carried_out_converge(cluster: tuple[list[str], list[tuple[int, int, int, int]], int]) -> None:

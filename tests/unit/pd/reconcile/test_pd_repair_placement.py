@@ -69,6 +69,21 @@ def test_a_repair_leaves_the_zones_of_others_alone(pd: Any, make_sealed: Any) ->
     assert members(pd, stream_id).keys() == {"rs2", "rs3", "rs5"}
 
 
+def test_no_repair_puts_a_second_copy_on_a_host(pd: Any, make_sealed: Any) -> None:
+    """The repair waits while the only free server shares a host with a member; it goes on once another host has a server."""
+    for name, host in (("rs1", "h1"), ("rs2", "h2"), ("rs3", "h3"), ("rs4", "h2")):
+        pd.register(name, boot=2, host=host)
+        pd.beat(name)
+    stream_id = make_sealed("rs1", "rs2", "rs3")
+    lose(pd, "rs1")
+    repair(pd)
+    assert members(pd, stream_id).keys() == {"rs1", "rs2", "rs3"}
+    pd.register("rs5", host="h4")
+    pd.beat("rs5")
+    repair(pd)
+    assert members(pd, stream_id).keys() == {"rs2", "rs3", "rs5"}
+
+
 def test_zones_min_holds_for_repairs(pd: Any, make_sealed: Any) -> None:
     """With a zone gone no repair lowers the number of zones; a server in a further zone gets the replica when it comes."""
     pd.register("rs5", zone="z2")
