@@ -301,6 +301,7 @@ class Driver:
     def _date(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
         """Complete a command by its level and time. `gated`: refuse a level that not all members have."""
         action = command.WhichOneof("action") or ""
+        command.DiscardUnknownFields()  # a later member would apply what this one does not know
         command.version = max(command.version, needed_level(command))
         if gated:
             check_enabled(command.version, self._machine.state.cluster_version, action)

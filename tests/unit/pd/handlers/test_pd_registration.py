@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -113,3 +114,28 @@ async def test_a_registration_with_a_bad_field_is_refused(api: Any, fields: dict
     good: dict[str, Any] = {"request_id": "r", "server": "rs1", "incarnation": 1, "boot": 1, "data_address": "x:1"}
     with pytest.raises(InvalidArgument):
         await servers.register_server(api.driver, pb.RegisterServerRequest(**(good | fields)))
+
+
+async def test_fields_of_a_later_version_do_not_reach_the_log(ready: Any) -> None:
+    """A member of that version would apply them, this one does not: their states would differ."""
+    unknown = b"\xfa\x3f\x05later"  # field 1023
+    known = pb.RegisterServerRequest(
+        request_id="later",
+        server="rs9",
+        incarnation=5,
+        boot=1,
+        data_address="x:1",
+    )
+    proposed: list[bytes] = []
+    inner = ready.driver.consensus.propose
+
+    async def propose(command: bytes, **options: Any) -> bytes:
+        proposed.append(command)
+        return await inner(command, **options)
+
+    with mock.patch.object(ready.driver.consensus, "propose", propose):
+        request = pb.RegisterServerRequest.FromString(known.SerializeToString() + unknown)
+        await servers.register_server(ready.driver, request)
+    assert ready.machine.state.servers["rs9"].server.incarnation == 5
+    assert any(b"rs9" in each for each in proposed)
+    assert not any(unknown in each for each in proposed)
