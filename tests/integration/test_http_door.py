@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import socket
 import subprocess
 import threading
@@ -19,6 +21,8 @@ from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import running
 from tests.support.openings import everything_opens
 from tests.support.waiting import Seen, eventually
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "http.md"
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -194,3 +198,20 @@ def test_what_was_answered_is_there_after_kills(own: Cluster, tmp_path: Path) ->
         assert [found.get((shard, offset)) for _, shard, offset in known] == [value for value, _, _ in known]
         places = [(shard, offset) for _, shard, offset in known]
         assert places == sorted(places), f"the records of {client} are in another order"
+
+
+def test_the_examples_of_the_page(broker_cluster: Cluster) -> None:
+    """Each command works, in the order of docs/http.md, and the answers shown are parts of the real ones."""
+    blocks = re.findall(r"```(console|json)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    came = b""
+    count = 0
+    for kind, text in blocks:
+        if kind == "json":
+            real = json.loads(came)
+            assert {key: real[key] for key in json.loads(text)} == json.loads(text)
+        elif "export HTTP" not in text:
+            env = {"HTTP": door(broker_cluster, "broker1"), "PATH": os.environ["PATH"]}
+            came = subprocess.run(["bash", "-c", text], env=env, capture_output=True, timeout=90, check=True).stdout
+            assert came and b'"error"' not in came and b'"code"' not in came, (text, came)
+            count += 1
+    assert count >= 6

@@ -13,7 +13,8 @@ _PLAN_TEST = "pdctl/test_pdctl_upgrade.py"
 
 UPGRADES: tuple[Mutant, ...] = (
     rare("upgrade-logs-unknown-fields", "a later member applies what the leader does not know: their states differ",
-         "rangelog_pd.driver", "        command.DiscardUnknownFields()  # ", "        # ", "pd/handlers/test_pd_registration.py"),
+         "rangelog_pd.driver", "        command.DiscardUnknownFields()  # ", "        # ",
+         "pd/handlers/test_pd_registration.py"),
     rare("finalize-newest-counts", "the version rises with the first new member, and the others stop", _RULES,
          "    return min(levels, default=0)\n", "    return max(levels, default=0)\n", _RULES_TEST),
     rare("finalize-without-being-asked", "an operator who wants a way back loses it", _RULES,

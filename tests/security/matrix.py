@@ -36,10 +36,16 @@ ROLES_OF_PORTS = {
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
+    Port.BROKER_HTTP: "client admin",
     Port.METRICS: "pd range-server broker client admin",
     Port.PD_PAGE: "client admin",
 }
-HTTP_PATHS = {Port.BROKER_REST: "/v1/streams", Port.METRICS: "/livez", Port.PD_PAGE: "/streams"}
+HTTP_PATHS = {
+    Port.BROKER_REST: "/v1/streams",
+    Port.BROKER_HTTP: "/v1/topics/default/matrix/records",
+    Port.METRICS: "/livez",
+    Port.PD_PAGE: "/streams",
+}
 USERS, PRODUCERS, ADMIN, BROKER, SERVER = (
     "range-server broker client admin",
     "broker client admin",
@@ -148,6 +154,8 @@ def targets_of(cluster: Cluster) -> Iterator[Target]:
         yield Target(Port.BROKER_DATA, broker.name, broker.host, broker.port, Role.BROKER)
         yield Target(Port.BROKER_CONTROL, broker.name, broker.host, broker.control_port, Role.BROKER)
         yield Target(Port.BROKER_REST, broker.name, broker.host, broker.rest_port, Role.BROKER)
+        for port in broker.doors.values():
+            yield Target(Port.BROKER_HTTP, broker.name, broker.host, port, Role.BROKER)
 
 
 async def check(cluster: Cluster, certificates: TestCertificates) -> Outcome:

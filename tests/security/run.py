@@ -35,7 +35,9 @@ def main() -> int:
     """Return 0 when every cell is as expected."""
     directory = Path(tempfile.mkdtemp(prefix="rangelog-security-"))
     try:
-        made = Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True, env=SETTINGS)
+        made = Cluster.open(
+            directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True, doors=("http",), env=SETTINGS
+        )
         enable_metrics(made)
         enable_page(made)
         with made as cluster:

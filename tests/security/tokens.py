@@ -18,7 +18,9 @@ from tests.support.waiting import eventually
 
 SETTINGS = {f"RANGELOG_{role}_TOKENS": "true" for role in ("PD", "SERVER", "BROKER")}
 """The environment of processes that accept tokens."""
-TOKEN_PORTS = (Port.PD_API, Port.RANGE_DATA, Port.BROKER_DATA, Port.BROKER_CONTROL, Port.BROKER_REST, Port.PD_PAGE)
+TOKEN_PORTS = (
+    Port.PD_API, Port.RANGE_DATA, Port.BROKER_DATA, Port.BROKER_CONTROL, Port.BROKER_REST, Port.BROKER_HTTP, Port.PD_PAGE,
+)  # fmt: skip
 
 
 async def check_tokens(cluster: Cluster, certificates: TestCertificates, outcome: Outcome) -> None:

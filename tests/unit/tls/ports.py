@@ -10,14 +10,16 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import grpc
 
 from rangelog.errors import StreamNotFound
+from rangelog_broker.door import DoorContext
 from rangelog_broker.rest.server import RestServer
 from rangelog_broker.runtime import bind
 from rangelog_broker.serving.connection import ProducerPort, make_factory
+from rangelog_broker.verbs.read import Reads
 from rangelog_core.errors import RoleForbids, Unauthorized, UnsupportedVersion, error_from_code
 from rangelog_core.net.channels import Channels
 from rangelog_core.net.data_connection import DataConnection, replica_id
@@ -26,6 +28,8 @@ from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.tls_peers import server_arguments
 from rangelog_core.net.token_sources import metadata_for
+from rangelog_http.door import HTTP
+from rangelog_http.settings import HttpSettings
 from rangelog_page.app import make_page_app
 from rangelog_page.rendering import Rendering
 from rangelog_pd.consensus.network.dialing import Dialing
@@ -44,6 +48,8 @@ from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.http_server import HttpServer
 from rangelog_server_common.metrics.endpoint import MetricsEndpoint
+from rangelog_server_common.quotas.guard import QuotaGuard
+from rangelog_server_common.rights.guard import RightsGuard
 from rangelog_server_common.tokens.verifier import TokenVerifier
 
 SERVER_ROLE = {
@@ -54,6 +60,7 @@ SERVER_ROLE = {
     Port.BROKER_DATA: Role.BROKER,
     Port.BROKER_CONTROL: Role.BROKER,
     Port.BROKER_REST: Role.BROKER,
+    Port.BROKER_HTTP: Role.BROKER,
     Port.METRICS: Role.PD,
     Port.PD_PAGE: Role.PD,
 }
@@ -198,6 +205,25 @@ async def _rest(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None, verif
     return Opened(number, call)
 
 
+async def _http(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None, verifier: TokenVerifier | None) -> Opened:
+    bound = bind("127.0.0.1:0")
+    quotas, nothing = QuotaGuard(), cast(Any, None)
+    context = DoorContext(
+        nothing, nothing, nothing, Reads(nothing, quotas), nothing, RightsGuard(), quotas, verifier, None, tls
+    )  # fmt: skip
+    server = await HTTP.open(context, HttpSettings(listen="127.0.0.1:0"), bound)
+    stack.push_async_callback(server.close)
+    number = bound.getsockname()[1]
+
+    async def call(given: TlsConfig | None, token: str = "") -> None:
+        status, body = await asyncio.to_thread(_get, number, given, "/v1/topics/default/t/records?limit=0", token)
+        if status != 400:
+            told = json.loads(body)
+            raise error_from_code(told["code"], told["message"])
+
+    return Opened(number, call)
+
+
 async def _metrics(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None, verifier: TokenVerifier | None) -> Opened:
     endpoint = MetricsEndpoint("pd", NAME, [], lambda: (), tls)
     stack.push_async_callback(endpoint.close)
@@ -252,6 +278,7 @@ _OPEN: dict[Port, Callable[[AsyncExitStack, Port, TlsConfig | None, TokenVerifie
     Port.BROKER_DATA: _frames,
     Port.BROKER_CONTROL: _grpc,
     Port.BROKER_REST: _rest,
+    Port.BROKER_HTTP: _http,
     Port.METRICS: _metrics,
     Port.PD_PAGE: _page,
 }

@@ -25,7 +25,7 @@ from tests.unit.tls.ports import NAME, SERVER_ROLE, opened
 
 REFUSALS = (RangelogError, OSError, http.client.HTTPException)
 """REST has a client of the standard library: it is told in its own words."""
-HTTP_PORTS = (Port.BROKER_REST, Port.METRICS, Port.PD_PAGE)
+HTTP_PORTS = (Port.BROKER_REST, Port.BROKER_HTTP, Port.METRICS, Port.PD_PAGE)
 RANGELOG_PORTS = [port for port in Port if port not in HTTP_PORTS]
 DIAL_NAMED = (Port.RANGE_DATA, Port.BROKER_DATA, Port.PD_RAFT)
 

@@ -26,7 +26,9 @@ from tests.unit.server_common.test_token_verifier import CLUSTER, NOW_S, Verifyi
 from tests.unit.tls.ports import INCARNATION, NAME, opened
 from tests.unit.tls.test_ports import HTTP_PORTS, REFUSALS, caller, server_tls
 
-TOKEN_PORTS = (Port.PD_API, Port.RANGE_DATA, Port.BROKER_DATA, Port.BROKER_CONTROL, Port.BROKER_REST, Port.PD_PAGE)
+TOKEN_PORTS = (
+    Port.PD_API, Port.RANGE_DATA, Port.BROKER_DATA, Port.BROKER_CONTROL, Port.BROKER_REST, Port.BROKER_HTTP, Port.PD_PAGE,
+)  # fmt: skip
 OTHER_PORTS = [each for each in Port if each not in TOKEN_PORTS]
 
 

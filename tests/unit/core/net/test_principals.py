@@ -51,6 +51,7 @@ ALLOWED = {
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
+    Port.BROKER_HTTP: "client admin",
     Port.METRICS: "pd range-server broker client admin",
     Port.PD_PAGE: "client admin",
 }
