@@ -37,7 +37,8 @@ from tests.support.waiting import until
 SERVERS = ("rs1", "rs2", "rs3")
 QUARTER = KEY_SPACE_END // 4
 LONG_MS = 3_600_000
-RECONCILE_S = 0.005
+RECONCILE_S = 0.1
+"""Half of the interval of production: a minute of virtual time is 600 rounds of all reconcilers."""
 
 
 class OwnerCluster:
