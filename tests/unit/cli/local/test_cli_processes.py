@@ -241,5 +241,13 @@ def test_exit_in_words() -> None:
 @pytest.mark.parametrize("name", ["plain", "100%41", "a#b", "what?", "two words", "é"])
 def test_the_tier_is_in_the_directory_whatever_its_name(tmp_path: Path, name: str) -> None:
     """Its URL has the directory's name quoted: what reads it finds that directory, and not another one."""
+    cluster = Cluster.open(tmp_path / name, pds=1, range_servers=1)
+    cluster.stop()
+    assert store_location(cluster.plan.tier_url) == str(tmp_path / name / "tier")
+
+
+def test_members_start_with_a_tier_whose_name_is_quoted(tmp_path: Path) -> None:
+    """The URL passes through arguments and settings of both kinds of members."""
+    name = "100%41 a#b what? é"
     with Cluster.open(tmp_path / name, pds=1, range_servers=1) as cluster:
         assert store_location(cluster.plan.tier_url) == str(tmp_path / name / "tier")
