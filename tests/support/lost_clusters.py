@@ -135,7 +135,7 @@ class LostCluster:
         if kind == "append":
             self.append(stream_id, random.randrange(0, 9))
         elif kind == "upload":
-            for each in self.pd.state.ranges_of(stream_id).values():
+            for each in self.pd.state.ranges.of(stream_id).values():
                 if each.state == common_pb2.RANGE_STATE_SEALED and each.tiered_end_offset < each.end_offset:
                     if random.random() < 0.15:
                         continue  # a hole
@@ -157,7 +157,7 @@ class LostCluster:
                 self.open_range(stream_id)
 
     def _repack_some(self, stream_id: int, random: Random) -> None:
-        live, ranges = self.live(stream_id), self.pd.state.ranges_of(stream_id)
+        live, ranges = self.live(stream_id), self.pd.state.ranges.of(stream_id)
         starts = {each.start_offset for each in ranges.values()}
         ends = {each.end_offset for each in ranges.values() if each.state == common_pb2.RANGE_STATE_SEALED}
         for low in range(len(live) - 1):

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
 
 from rangelog_core.net.principals import Principal, Role
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.needs import Needs, NeedsOfItems, NeedsOfRows
 
+R = TypeVar("R", bound=Message)
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
 SERVERS = frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN})
@@ -45,3 +48,12 @@ class Call(NamedTuple):
     caller_field: str = ""
     check: Callable[[Driver, Any, Principal], None] | None = None
     tells_caller: bool = False
+
+
+def proposing(action: str, response: type[R]) -> Callable[[Driver, Any], Awaitable[R]]:
+    """Return the handler of a call whose request is the operand of one command, by its action. It raises what that raises."""
+
+    async def propose(driver: Driver, request: Any) -> R:
+        return await driver.propose_request(response, request.request_id, **{action: request})
+
+    return propose

@@ -42,10 +42,8 @@ def tier_checks(driver: Driver, state: State) -> list[pb.TierCheck]:
     now_ms = driver.now_ms()
     for name in sorted(state.servers):
         incarnation = state.servers[name].server.incarnation
-        view = driver.view.servers.get(name)
-        if view is None or driver.view.health(state, name, incarnation, now_ms) is ServerHealth.DEAD:
-            continue
-        if view.incarnation == incarnation:
+        view = driver.view.of(name, incarnation)
+        if view is not None and driver.view.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
             found.append(pb.TierCheck(name=name, error=view.tier_error))
     return found
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rangelog_pd.reconcile.due_queue import DueQueue
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import discard
 from rangelog_proto.v1 import pd_pb2
 
 AGE, SIZE = "age", "size"
@@ -40,20 +41,17 @@ class HeldStreams:
 
     def put(self, stream_id: int, limit: str, held: HeldRanges | None) -> None:
         """Note what is kept beyond one limit of a stream, AGE or SIZE; None: nothing."""
-        known = self._held.get(stream_id, {})
         if held is None:
-            known.pop(limit, None)
-            if not known:
-                self._held.pop(stream_id, None)
+            discard(self._held, stream_id, limit)
         else:
-            self._held.setdefault(stream_id, known)[limit] = held
+            self._held.setdefault(stream_id, {})[limit] = held
         if limit == AGE:
             late_ms = held.late_ms if held is not None else 0
             if not late_ms:
                 self._late_times.pop(stream_id, None)
             elif self._late_times.get(stream_id) != late_ms:
                 self._late_times[stream_id] = late_ms
-                self._late.put(stream_id, late_ms)
+                self._late.put(stream_id, self._late_times)
 
     def late(self, time_ms: int) -> Iterator[int]:
         """Yield the streams of which a bound is reached."""

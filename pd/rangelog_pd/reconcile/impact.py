@@ -103,8 +103,8 @@ def held_by(state: State, view: ClusterView, names: Collection[str]) -> Iterator
         if known is None:
             continue
         hosted = state.hosted.of(name, known.server.incarnation)
-        heard = view.servers.get(name)
-        reported = heard.reports if heard is not None and heard.incarnation == known.server.incarnation else ()
+        heard = view.of(name, known.server.incarnation)
+        reported = heard.reports if heard is not None else ()
         for keys in (hosted.open, hosted.sealed, reported):
             for key in keys:
                 if key not in seen:
@@ -140,19 +140,18 @@ def unreported(state: State, view: ClusterView, going: Collection[str], now_ms: 
         if name in going:
             continue
         incarnation = known.server.incarnation
-        seen = view.servers.get(name)
-        is_complete = seen is not None and seen.incarnation == incarnation and seen.complete
-        if not is_complete and view.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
+        seen = view.of(name, incarnation)
+        if (seen is None or not seen.complete) and view.health(
+            state, name, incarnation, now_ms
+        ) is not ServerHealth.DEAD:
             found.append(name)
     return sorted(found)
 
 
 def is_whole(state: State, view: ClusterView, key: RangeKey, server: str, incarnation: int, now_ms: float) -> bool:
     """Whether a living server reports that it holds a sealed range up to the end, and is not about to drop it."""
-    report = view.held(server, incarnation, key)
-    if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
-        return False
-    return view.health(state, server, incarnation, now_ms) is ServerHealth.ALIVE
+    is_alive = view.health(state, server, incarnation, now_ms) is ServerHealth.ALIVE
+    return is_alive and view.holds(server, incarnation, key)
 
 
 def _is_copy(

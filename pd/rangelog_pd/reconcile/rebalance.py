@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from rangelog_pd.placement import ServerHealth
-from rangelog_pd.reconcile.rebalancing import Move, RebalancePlan, busy_with, is_whole, why_not_there, why_unmovable
+from rangelog_pd.reconcile.rebalancing import Move, RebalancePlan, busy_with, why_not_there, why_unmovable
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
@@ -78,7 +78,7 @@ class Rebalance:
         if found is None or not any(_is_same(each, member) for each in found.replicas):
             del self._under_way[move.key]
             self._skip(f"{member.server} did not become, or is no longer, a member of the range")
-        elif is_whole(view, member, move.key):
+        elif view.holds(member.server, member.incarnation, move.key):
             del self._under_way[move.key]
             self._state.moved += 1
             self._state.moved_bytes += move.size_bytes

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _ERROR_LENGTH_MAX = 300
@@ -140,8 +141,7 @@ class TaskBoard:
     def _end(self, entry: _Entry, result: str, now_ms: int) -> pd_pb2.Task:
         kind = entry.task.kind
         self.ended_counts[kind, result] = self.ended_counts.get((kind, result), 0) + 1
-        ended = pd_pb2.Task()
-        ended.CopyFrom(entry.task)
+        ended = copy_of(entry.task)
         ended.done, ended.done_ms, ended.result, ended.can_be_cancelled = True, now_ms, result, False
         ended.age_ms = max(0, now_ms - ended.since_ms)
         self._ended.pop(ended.task_id, None)

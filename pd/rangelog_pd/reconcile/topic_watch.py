@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rangelog_pd.state.store import State
-from rangelog_pd.state.tables import ShardKey
+from rangelog_pd.state.tables import ShardKey, mark
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
 TOPIC_ROWS_PER_ANSWER = 500
@@ -88,10 +88,7 @@ class TopicWatch:
             self.unacked_assignments.append(key)
             found = state.owners.assignments.find(key)
             taken.append(found or broker_pb2.Assignment(topic_id=key[0], shard_id=key[1]))
-            if self.broker and found is not None and found.broker == self.broker:
-                self.held[key] = None
-            else:
-                self.held.pop(key, None)
+            mark(self.held, key, present=bool(self.broker) and found is not None and found.broker == self.broker)
         return taken
 
     def take(self, state: State) -> tuple[list[topic_pb2.Topic], list[topic_pb2.Shard], list[int]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
 from rangelog_proto.v1 import common_pb2
 
 K = TypeVar("K")
+G = TypeVar("G")
 V = TypeVar("V", bound=Message)
 Hook = Callable[[V | None, V | None], None]
 """Called with the row before and after: None before an insertion, and after a removal."""
@@ -181,6 +182,29 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
     def _is_beyond(self, index: int, offset: int) -> bool:
         each = self[index]
         return each.state == common_pb2.RANGE_STATE_OPEN or each.end_offset > offset
+
+
+def row_of(before: V | None, after: V | None) -> V:
+    """Return the row that a hook is called with: the one after the change; of a removal the one before."""
+    row = after if after is not None else before
+    assert row is not None, "a hook is called with a row"
+    return row
+
+
+def mark(index: dict[K, None], key: K, *, present: bool) -> None:
+    """Put a key into an index, or remove it."""
+    if present:
+        index[key] = None
+    else:
+        index.pop(key, None)
+
+
+def discard(groups: dict[G, dict[K, Any]], group: G, key: K) -> None:
+    """Remove a key from its group, and a group that is empty then."""
+    members = groups.get(group, {})
+    members.pop(key, None)
+    if not members:
+        groups.pop(group, None)
 
 
 def copy_of(row: V) -> V:

@@ -120,13 +120,13 @@ def test_what_is_due_comes_again_until_it_is_done() -> None:
     """A command that was lost is proposed again; a time that changed counts with its new value only."""
     times = {1: 10, 2: 20}
     queue: DueQueue[int] = DueQueue(times)
-    queue.put(1, 10)
+    queue.put(1, times)
     assert list(queue.take(9, times)) == []
     assert list(queue.take(10, times)) == [1], "once, however often it was put"
     assert list(queue.take(10 + RETRY_MS - 1, times)) == [2]
     assert list(queue.take(10 + RETRY_MS, times)) == [1]
     times[2] = 90_000
-    queue.put(2, 90_000)
+    queue.put(2, times)
     del times[1]
     assert list(queue.take(80_000, times)) == []
     assert list(queue.take(90_000, times)) == [2]
