@@ -34,7 +34,7 @@ class Call(NamedTuple):
         secret: the request may hold a secret, so that the audit log has no details.
         hidden_by_restore: reads rows, which a restore in progress has not put yet. Commands are refused by the state machine.
         caller_field: the field of the request by which the caller says who it is.
-        check: raises RoleForbids for callers, by their certificate, which the roles do not tell apart.
+        check: raises RoleForbids by the caller's certificate, where its role is not enough.
         tells_caller: the handler is also given `caller`: the principal as text, and its host.
     """
 

@@ -127,7 +127,7 @@ cancel_scale = proposing("cancel_scale", pb.CancelScaleResponse)
 async def commit_scale(driver: Driver, request: pb.CommitScaleRequest) -> pb.CommitScaleResponse:
     """End the parents of a scale and make its children current. Raises what shards.commit_scale raises.
 
-    The children get owners before the response: until then nobody takes batches for their keys.
+    The children get owners before the response: until then no broker takes batches for their keys.
     """
     response = await driver.propose_request(pb.CommitScaleResponse, request.request_id, commit_scale=request)
     await driver.assign_owners()

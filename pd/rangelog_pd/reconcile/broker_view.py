@@ -1,4 +1,5 @@
-"""What the leader heard of the brokers: when last, and the loads of their shards. In memory only; another leader starts anew.
+"""The leader's view of the brokers: the last heartbeat, and the loads of their shards. In memory only; another leader starts
+empty.
 
 What holds: a broker is silent from its last heartbeat on, or from the start of this leadership. The loads of a broker count
 only in its present incarnation.
@@ -87,7 +88,7 @@ class BrokersView:
         return known if known is not None and known.incarnation == incarnation else None
 
     def feature_level(self, broker: broker_pb2.Broker) -> int:
-        """Return the level of a broker's program; 0: not heard in this incarnation, or a program that does not tell."""
+        """Return the level of a broker's program; 0: not heard in this incarnation, or a program that reports no level."""
         known = self._heard(broker.name, broker.incarnation)
         return (known.feature_level if known is not None else 0) or broker.feature_level
 

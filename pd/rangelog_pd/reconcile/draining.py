@@ -24,7 +24,7 @@ NAMED_MAX = 3
 
 @dataclass(slots=True)
 class Drain:
-    """What a server has left."""
+    """The replicas that a server still has."""
 
     open_count: int
     sealed_count: int

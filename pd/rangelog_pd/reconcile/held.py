@@ -1,4 +1,5 @@
-"""What retention keeps beyond its stream's age or size, with the reason; for people, and to look at it again in time.
+"""The ranges that retention keeps beyond their stream's age or size, with the reason; for people, and to look at them again in
+time.
 
 In the leader's memory only: the next leader finds the same as soon as it looks at what is due.
 """
@@ -67,7 +68,7 @@ class HeldStreams:
         return sum(any(not each.cursor for each in held.values()) for held in self._held.values())
 
     def tasks(self, state: State, time_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
-        """Return them as tasks, oldest first. What waits for its upload is failing; what a cursor keeps is not."""
+        """Return them as tasks, oldest first. A range that waits for its upload is failing; one that a cursor keeps is not."""
         found: list[pd_pb2.Task] = []
         for stream_id, by_limit in self._held.items():
             stream = state.streams.find(stream_id)

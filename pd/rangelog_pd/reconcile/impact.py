@@ -33,7 +33,8 @@ class Copies:
 
 @dataclass(slots=True)
 class Impact:
-    """What would be wrong. Each list is bounded, each count is whole; with each range, the copies that would be left."""
+    """The ranges that would lose copies. Each list is bounded, each count is whole; with each range, the copies that would be
+    left."""
 
     listed_max: int
     range_count: int = 0
@@ -77,7 +78,7 @@ def judge(ranges: Iterable[Copies], going: Collection[str], listed_max: int = LI
 
 
 def copies_of(state: State, view: ClusterView, key: RangeKey, now_ms: float) -> Copies | None:
-    """Return who has a range; None where there is none, or its hot copies were given up or are lost by an operator's word."""
+    """Return who has a range; None for an unknown range, and for one whose hot copies were dropped or accepted as lost."""
     found = state.ranges.find(key)
     if found is None or found.hot_dropped or found.lost:
         return None

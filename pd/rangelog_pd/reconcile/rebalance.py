@@ -2,8 +2,8 @@
 
 What holds: a move replaces a member by compare-and-set, and the former member keeps its replica as a source until the new one
 is whole, so that there are never fewer copies than before; nothing is begun while repairs are going on; a move that is no
-longer possible is skipped. It is in the leader's memory only: what was begun is finished by the next leader as any copy, and
-what was not is planned again by whoever asks for a rebalance again.
+longer possible is skipped. It is in the leader's memory only: the next leader finishes a move that has begun like any copy;
+the others are planned again with the next request for a rebalance.
 """
 
 from __future__ import annotations

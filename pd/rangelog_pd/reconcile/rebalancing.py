@@ -55,7 +55,7 @@ class RebalancePlan:
 
     @property
     def size_bytes(self) -> int:
-        """What is copied."""
+        """The bytes that all moves copy."""
         return sum(move.size_bytes for move in self.moves)
 
 

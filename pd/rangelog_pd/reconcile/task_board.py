@@ -95,7 +95,7 @@ class TaskBoard:
         return deleted
 
     def last_error(self, task_id: str) -> str:
-        """Return the last error of a task that is not done; empty where there is none."""
+        """Return the last error of a task that is not done; empty without an error."""
         entry = self._entries.get(task_id)
         return entry.task.last_error if entry is not None and not entry.done else ""
 
@@ -124,7 +124,7 @@ class TaskBoard:
         return list(self._ended.values())
 
     def cancel(self, task_id: str, now_ms: int) -> pd_pb2.Task | None:
-        """Remove a current task; return how it ended, or None when there is none."""
+        """Remove a current task; return how it ended, or None for an unknown task."""
         entry = self._entries.get(task_id)
         if entry is None or entry.done:
             return None

@@ -1,4 +1,4 @@
-"""What one watch session has still to be sent of topics, of shards and of who owns them, each row in its latest form.
+"""The changes of topics, shards and owners that one watch session has still to get, each row in its latest form.
 
 What holds: the changes that wait are bounded by the number of watched topics and their shards; a change counts as delivered
 only when it is acked.
@@ -81,7 +81,7 @@ class TopicWatch:
         self.unacked_topics, self.unacked_shards, self.unacked_assignments = [], [], []
 
     def take_assignments(self, state: State) -> list[broker_pb2.Assignment]:
-        """Return the assignments to send now, bounded; one without an owner epoch where there is none any more."""
+        """Return the assignments to send now, bounded; one without an owner epoch where the shard has lost its owner."""
         taken: list[broker_pb2.Assignment] = []
         for key in list(islice(self.assignments, TOPIC_ROWS_PER_ANSWER)):
             del self.assignments[key]

@@ -252,7 +252,7 @@ class ClusterView:
     def lacking(self, of: common_pb2.Range, now_ms: float, time_ms: int) -> list[str]:
         """Return the servers of members that answer, and report no whole copy of a sealed range nor a damaged one.
 
-        `time_ms`: cluster time. What a server reported before it can have known of the seal says nothing of its copy: it counts
+        `time_ms`: cluster time. A report from before the server can have known of the seal says nothing of its copy: it counts
         what was received as late after the seal as it takes to call a server dead, far longer than a heartbeat is under way.
         """
         key = (of.stream_id, of.index)

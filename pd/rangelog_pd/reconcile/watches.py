@@ -67,7 +67,7 @@ class Watches:
         self._seen = 0
 
     def open(self, now_ms: float, caller: str = "") -> WatchSession:
-        """Create a session. `caller`: its principal; empty: nobody knows. Raises Overloaded."""
+        """Create a session. `caller`: its principal; empty without TLS. Raises Overloaded."""
         for number in [each.number for each in self._sessions.values() if now_ms - each.heard_ms > FORGET_MS]:
             self.close(number)
         if len(self._sessions) >= SESSIONS_MAX:

@@ -56,7 +56,7 @@ class OwnerTables:
             self.assignments.put((each.topic_id, each.shard_id), each)
 
     def shard_changed(self, before: topic_pb2.Shard | None, after: topic_pb2.Shard | None) -> None:
-        """A row of the shards changed: one that has ended, or is gone, is nobody's."""
+        """A row of the shards changed: one that has ended, or is gone, has no owner."""
         row = row_of(before, after)
         key = (row.topic_id, row.shard_id)
         if after is not None and not after.ended_version:

@@ -1,4 +1,4 @@
-"""What operators do to range servers: cordon, uncordon, drain, remove.
+"""The commands of operators on range servers: cordon, uncordon, drain, remove.
 
 What holds: a mode is a server's by name, whatever its incarnation. A server is removed only if it is a member of no open
 range, and each sealed range of which it is a member has another member on a registered server or is wholly in the tier; the

@@ -57,7 +57,7 @@ def check_side_log(state: State, topic_id: int, shard_id: int) -> None:
 
 
 def fence_side_log(state: State, topic_id: int, shard_id: int) -> None:
-    """Fence whoever has a shard's side log open. From here on it is opened for snapshots of the ended shard only."""
+    """Fence the writer of a shard's side log. From here on it is opened for snapshots of the ended shard only."""
     known = state.names.get(side_log_name(topic_id, shard_id))
     if known is not None:
         stream = state.streams.copy(known)

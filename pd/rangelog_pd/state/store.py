@@ -1,6 +1,6 @@
 """The state of the placement driver, and its invariants. Pure data; the modules beside this one change it.
 
-What holds after every command (`validate` asserts it):
+What holds: after every command (`validate` asserts it),
 
 * The ranges of a stream tile its offsets: each starts where the one before ended. Only the last can be open.
 * A sealed range's end never changes, and is not below the floor that was put under it while it was open.

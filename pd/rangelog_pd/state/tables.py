@@ -66,7 +66,7 @@ class Table(Mapping[K, V], Generic[K, V]):
             hook(before, row)
 
     def remove(self, key: K) -> V | None:
-        """Remove a row and return it; None where there is none."""
+        """Remove a row and return it; None without such a row."""
         before = self._rows.pop(key, None)
         if before is not None:
             for hook in self._hooks:
@@ -97,7 +97,7 @@ class RangeTable(Table[RangeKey, common_pb2.Range]):
         super().put(key, row)
 
     def remove(self, key: RangeKey) -> common_pb2.Range | None:
-        """Remove a range and return it; None where there is none."""
+        """Remove a range and return it; None without such a range."""
         stream_id, index = key
         if key in self:
             runs = _without(self._runs[stream_id], index)
@@ -169,8 +169,8 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
         return self[self._runs[-1][-1]] if self._runs else None
 
     def index_beyond(self, offset: int) -> int:
-        """Return the index of the first range that is open or ends beyond `offset`, by bisection: ranges tile. One past the
-        last index when there is none."""
+        """Return the index of the first range that is open or ends beyond `offset`, by bisection: ranges tile. Without such a
+        range: one past the last index."""
         if not self._runs:
             return 0
         at = bisect_left(self._runs, True, key=lambda run: self._is_beyond(run[-1], offset))

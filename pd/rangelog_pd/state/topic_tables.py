@@ -60,7 +60,7 @@ class ShardMaps:
         self._maps: dict[int, ShardMap] = {}
 
     def of(self, topic_id: int) -> ShardMap:
-        """Return the shard map of a topic, an empty one where there is none. Callers must not change it."""
+        """Return the shard map of a topic; an empty one for a topic without shards. Callers must not change it."""
         return self._maps.get(topic_id) or ShardMap()
 
     def all(self) -> dict[int, tuple[list[int], list[tuple[bytes, int]], list[tuple[int, int]]]]:

@@ -93,12 +93,12 @@ class RaftJournal:
 
     @property
     def first_index(self) -> int:
-        """Index of the first entry; 1 when there is none."""
+        """Index of the first entry; 1 in an empty journal."""
         return self._entries[0].log_index if self._entries else 1
 
     @property
     def last_index(self) -> int:
-        """Index of the last entry; 0 when there is none."""
+        """Index of the last entry; 0 in an empty journal."""
         return self._entries[-1].log_index if self._entries else 0
 
     @property
@@ -112,7 +112,7 @@ class RaftJournal:
         return self._end
 
     def term_at(self, index: int) -> int | None:
-        """The term of the entry at `index`, or None where there is none."""
+        """The term of the entry at `index`, or None without an entry there."""
         if not self._entries or not self.first_index <= index <= self.last_index:
             return None
         return self._entries[index - self.first_index].term

@@ -7,8 +7,8 @@ What holds:
 - each step leaves a majority of its voters within reach, who hold what the leader began with, as far as it sees;
 - a leader that is no voter any more does not count itself, and leaves once the change is committed;
 - who is no voter does not stand for election, but one whose removal it does not know to be committed: it may be the only one
-  that has the entry, and then nobody else can win (Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2); what others
-  than voters ask is passed over while a leader is heard; a removed member is told, and stops;
+  that has the entry, and then no other member can win (Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2); what others
+  than voters ask is passed over while a leader is heard; a removed member gets a message about it, and stops;
 - a voter that was alone while all others were replaced comes back: it hears a leader that is a stranger to it, however many
   others there are, and a leader of an earlier term hears of its own.
 """

@@ -1,6 +1,7 @@
-"""pysyncobj's Raft with the rules it lacks. What is sent to followers is in replication.py, members in member_changes.py.
+"""pysyncobj's Raft with the rules it lacks. Messages to followers are in replication.py, changes of members in
+member_changes.py.
 
-What holds here and not in the unchanged library:
+What holds: here, and not in the unchanged library:
 - a follower truncates only conflicting entries; entries that it has already are neither cut nor written again, so no
   acknowledged entry is ever missing, not even for a moment;
 - the commit index covers only entries that the leader is known to share (the library moves it over unverified entries
