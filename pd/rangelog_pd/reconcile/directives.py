@@ -99,11 +99,11 @@ class Planner:
             if directive is not None and self.view.is_put_off(directive, server, self.now_ms):
                 directive = None
             kind = directive.WhichOneof("action") if directive is not None else None
-            told = False
+            issued = False
             if directive is not None and kind is not None and len(wanted[kind]) < _BOUNDS[kind]:
                 wanted[kind].append(directive)
-                told = True
-            view.attention.settle(key, told=told, done=done)
+                issued = True
+            view.attention.settle(key, issued=issued, done=done)
         if self.tier:
             wanted["write_manifests"] += self._manifests(server)
             wanted["delete_objects"] += self._deletions(server)

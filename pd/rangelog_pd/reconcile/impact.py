@@ -128,7 +128,7 @@ def check_copies_to_come(
     range although others have taken its place. Its cost is that of the work in progress."""
     keys: dict[RangeKey, None] = {}
     for each in view.servers.values():
-        for part in (each.attention.told, each.attention.fresh, each.attention.waiting):
+        for part in (each.attention.issued, each.attention.fresh, each.attention.waiting):
             keys.update(part)
     found = (copies_of(state, view, key, now_ms) for key in keys)
     return judge((each for each in found if each is not None and not each.is_open), (name,), listed_max)

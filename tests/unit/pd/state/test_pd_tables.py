@@ -142,7 +142,7 @@ def test_a_heartbeat_looks_at_a_bounded_number_of_ranges_and_at_each_in_turn() -
     for _ in range(1_000 // FRESH_MAX + 1):
         for key in attention.take():
             looked_at.append(key)
-            attention.settle(key, told=key[1] == 0, done=key[1] % 2 == 1)
+            attention.settle(key, issued=key[1] == 0, done=key[1] % 2 == 1)
     assert {key[1] for key in looked_at} == set(range(1_000))
     waiting = len(attention.waiting)
     assert waiting == 499
@@ -152,7 +152,7 @@ def test_a_heartbeat_looks_at_a_bounded_number_of_ranges_and_at_each_in_turn() -
         assert len(taken) <= WAITING_MAX + 1 and taken[0] == (1, 0)
         for key in taken:
             seen[key] = None
-            attention.settle(key, told=key[1] == 0, done=False)
+            attention.settle(key, issued=key[1] == 0, done=False)
     assert len(seen) == 500
     attention.attend((1, 2))
     assert list(attention.take())[:2] == [(1, 0), (1, 2)], "a change is looked at before those that wait"
