@@ -181,7 +181,8 @@ def test(session: Session, principal: str, verb: str, kind: str, name: str, outp
 @output_option
 @session_of
 def enforce(session: Session, switch: str, yes: bool, output: str) -> None:
-    """Turn the enforcement of rights on or off. What no rule gives is refused then; administrators and servers are not limited.
+    """Turn the enforcement of rights on or off. With it, clients need a rule for each verb; administrators and servers are not
+    limited.
 
     \b
     Examples:

@@ -71,7 +71,7 @@ def enable(session: Session, output: str) -> None:
 @output_option
 @session_of
 def disable(session: Session, yes: bool, output: str) -> None:
-    """Record nothing from now on; that it was disabled is the last entry. What is in the log stays.
+    """Record nothing from now on; that it was disabled is the last entry. The entries of the log stay.
 
     \b
     Example:

@@ -202,7 +202,7 @@ class Session:
 
 
 class NothingFound(click.ClickException):
-    """What was asked for is not there; the message names it."""
+    """The requested thing does not exist; the message names it."""
 
     exit_code = EXIT_NOT_FOUND
 

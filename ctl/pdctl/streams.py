@@ -180,7 +180,7 @@ def list_streams(session: Session, prefix: str, long_list: bool, output: str) ->
 
 
 def _described(session: Session, names: list[str]) -> list[dict[str, Any]]:
-    """Return what `show` tells of each; those that were deleted meanwhile are left out."""
+    """Return the output of `show` for each; those that were deleted meanwhile are left out."""
     from pdctl.inspection.stream_show import describe
     from rangelog_core.errors import StreamNotFound
 

@@ -1,4 +1,4 @@
-"""What one process knows of the tier: checked at start, and again after whatever makes that doubtful.
+"""The state of the tier, as one process sees it: checked at start, and again on request, as after a failing use.
 
 What holds: `error` is what the last check came to, empty before the first one and while the tier works. A failing tier is
 checked again with pauses, so that its return is seen; a working one only when it is doubted. A check never ends the process.

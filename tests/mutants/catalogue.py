@@ -229,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("waiting-forgotten", "a range that waits for something elsewhere is not looked at again", _ATTENTION,
          "        if not done:\n            self.waiting[key] = None\n", ""),
     _one("told-once", "a directive is given once, whether or not it is carried out", _ATTENTION,
-         "        if told:\n            self.told[key] = None\n            return\n", "        if told:\n            return\n"),
+         "            self.issued[key] = None\n            return\n", "            return\n"),
     _one("missed-changes-passed-over", "changes that were missed are taken for none", "rangelog_pd.reconcile.upkeep",
          "        if changes is None:\n            self._begin(state)\n",
          "        if changes is None:\n            self._state = state\n"),

@@ -132,7 +132,7 @@ class Agent:
 
     @property
     def tier_error(self) -> str:
-        """What the last check of the tier came to; empty while it works."""
+        """The error of the last check of the tier; empty while it works."""
         return self._tier.watch.error
 
     def start(self) -> None:

@@ -141,7 +141,7 @@ class Uploader:
     # ---- for repacks
 
     async def store_now(self) -> tuple[ObjectStore, str]:
-        """Return the tier, and its URL. Raises Unavailable: there is none, or it cannot be opened."""
+        """Return the tier, and its URL. Raises Unavailable: the cluster has no tier, or it cannot be opened."""
         return await self._object_store(), self._url
 
     def committing(self, stream_id: int) -> AbstractContextManager[None]:
@@ -151,7 +151,7 @@ class Uploader:
     # ---- inside
 
     async def _check_tier(self) -> None:
-        """Open the tier anew, with the credentials of now, and probe it. Raises what is wrong with it."""
+        """Open the tier again, with the credentials of now, and probe it. Raises what is wrong with it."""
         url = self._url
         objects = await self._checker.run(functools.partial(_open, url, self._keys))
         if url == self._url:

@@ -208,7 +208,7 @@ class Wal:
 
     @property
     def told_end(self) -> int:
-        """The end that placement drivers are told: of what is flushed, or of what a start found before the segment it began."""
+        """The end for placement drivers: of the flushed entries, or of those that a start found before the segment it began."""
         if self.flushed_lsn != make_lsn(self._current.sequence, self._current.start):
             return self.flushed_lsn
         return self._found.get(self._current.sequence, make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES))

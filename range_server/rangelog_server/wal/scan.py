@@ -72,7 +72,8 @@ class SegmentLog:
 
     @property
     def told_end(self) -> int:
-        """The LSN of the end, as placement drivers are told: of an empty segment that of one in clear, encrypted or not."""
+        """The LSN of the end, as it is reported to placement drivers: of an empty segment that of one in clear, encrypted or
+        not."""
         return make_lsn(self.sequence, self.end if self.entries else SEGMENT_HEADER_BYTES)
 
     @property
