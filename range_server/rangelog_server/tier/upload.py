@@ -72,7 +72,7 @@ class Uploader:
         self._keys = keys
         self._cluster_encrypts = False
         self._fixed_url = url
-        self._told_url: str | None = None
+        self._advertised_url: str | None = None
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
@@ -84,9 +84,9 @@ class Uploader:
 
     def learned_url(self, url: str) -> None:
         """Use the placement driver's URL of the tier. The setting stands for it as long as it was never changed."""
-        if url == self._told_url:
+        if url == self._advertised_url:
             return
-        self._told_url = url
+        self._advertised_url = url
         if self._fixed_url and url and was_changed(url):
             _log.warning("the tier was changed: this server's own tier_url does not count any more")
         elif self._fixed_url:
