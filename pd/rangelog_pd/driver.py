@@ -356,7 +356,7 @@ class Driver:
             self.shortfalls.clear()
             self.tier_snapshots.start_leading(self.now_ms())
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
-            self.tier_watch.doubt()
+            self.tier_watch.recheck()
             self.audit.clear()
             _log.info("%s leads", self.settings.name)
 

@@ -54,7 +54,7 @@ async def set_tier(driver: Driver, request: pb.SetTierRequest) -> pb.SetTierResp
     await driver.barrier()
     await driver.tier_trials.passed(request.url)
     await driver.propose_request(pb.SetTierResponse, request.request_id, set_tier=request)
-    driver.tier_watch.doubt()
+    driver.tier_watch.recheck()
     return pb.SetTierResponse(tier_url=driver.tier_url())
 
 

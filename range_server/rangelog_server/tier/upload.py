@@ -117,7 +117,7 @@ class Uploader:
         hosted = self._store.find(directive.stream_id, directive.range_index)
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
-        with self.doubted_if_it_fails():
+        with self.rechecked_if_it_fails():
             encrypted = await self._encrypts(await self._object_store())  # before a key is asked for
             position = action.start_offset
             while position < action.end_offset:
@@ -125,7 +125,7 @@ class Uploader:
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
-        with self.doubted_if_it_fails():
+        with self.rechecked_if_it_fails():
             objects = await self._object_store()
             if self._manifests is not None:
                 await self._manifests.write_before_deletion(directive.delete_objects.keys)
@@ -158,12 +158,12 @@ class Uploader:
             self._objects = objects
 
     @contextmanager
-    def doubted_if_it_fails(self) -> Iterator[None]:
+    def rechecked_if_it_fails(self) -> Iterator[None]:
         """Check the tier after an error."""
         try:
             yield
         except RangelogError:
-            self.watch.doubt()
+            self.watch.recheck()
             raise
 
     @traced("rangelog.tier.upload", server=lambda uploads: uploads._identity.name)
