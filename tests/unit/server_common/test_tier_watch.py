@@ -51,12 +51,12 @@ async def running() -> AsyncIterator[tuple[Tier, TierWatch, WatchTask]]:
     await task.close()
 
 
-async def test_a_working_tier_is_checked_once_and_when_it_is_doubted(
+async def test_a_working_tier_is_checked_once_and_on_request(
     running: tuple[Tier, TierWatch, WatchTask],
 ) -> None:
     """No check without a reason."""
     tier, watch, task = running
-    await until(lambda: watch._doubted._waiters)  # it waits for a doubt, not for a time
+    await until(lambda: watch._wanted._waiters)  # it waits for a request, not for a time
     assert tier.checks == 1 and watch.error == ""
     watch.recheck()
     await until(lambda: tier.checks == 2)
