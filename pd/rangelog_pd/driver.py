@@ -319,8 +319,7 @@ class Driver:
             self.audit.refused(refusal, host, error.message, self.now_ms())
 
     def through(self, principal: Principal | None) -> str:
-        """Return the broker that calls for a principal, as entries of the audit log name it; empty: the principal calls
-        itself, or entries do not name brokers yet."""
+        """Return the broker that calls for a principal, as entries of the audit log name it; empty: no broker does."""
         if isinstance(principal, Represented) and self.knows_level(LEVEL_BROKERS):
             return str(principal.through)
         return ""

@@ -134,8 +134,7 @@ class Spread:
         return self.zones_min - len(self._spanned) >= max(1, self._free)
 
     def counts(self, candidate: Candidate) -> tuple[int, int]:
-        """Return how many replicas are in a server's zone, and in its rack. Servers without a zone or rack do not count as one
-        place."""
+        """Return how many replicas are in a server's zone, and in its rack. Unnamed zones and racks are not one place."""
         if not candidate.zone and not candidate.rack:
             return 0, 0
         in_rack = self.racks.get(Place(candidate.zone, candidate.rack), 0) if candidate.rack else 0

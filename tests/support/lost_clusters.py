@@ -40,7 +40,7 @@ class LostCluster:
         """A writer opens the stream, appends, and seals its range."""
         row = self.pd.state.streams[stream_id]
         epoch = self.pd.open_writer(row.name).stream.epoch
-        last = self.pd.state.last_range(stream_id)
+        last = self.pd.state.ranges.of(stream_id).last()
         if last is not None and last.state == common_pb2.RANGE_STATE_OPEN:
             return self.pd.seal(stream_id, last.index, epoch, last.start_offset + records).range
         made = self.pd.create_range(stream_id, epoch, row.next_offset, *SERVERS)
@@ -152,7 +152,7 @@ class LostCluster:
         elif kind == "manifest":
             self.write_manifest(stream_id)
         elif kind == "open":
-            last = self.pd.state.last_range(stream_id)
+            last = self.pd.state.ranges.of(stream_id).last()
             if last is None or last.state == common_pb2.RANGE_STATE_SEALED:
                 self.open_range(stream_id)
 

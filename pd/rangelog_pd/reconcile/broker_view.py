@@ -1,5 +1,4 @@
-"""The leader's view of the brokers: the last heartbeat, and the loads of their shards. In memory only; another leader starts
-empty.
+"""The leader's view of the brokers: the last heartbeat, and the loads of their shards. In memory; a new leader starts empty.
 
 What holds: a broker is silent from its last heartbeat on, or from the start of this leadership. The loads of a broker count
 only in its present incarnation.

@@ -1,5 +1,4 @@
-"""The ranges that retention keeps beyond their stream's age or size, with the reason; for people, and to look at them again in
-time.
+"""The ranges that retention keeps beyond their stream's age or size, with the reason; for people, and for the next look.
 
 In the leader's memory only: the next leader finds the same as soon as it looks at what is due.
 """

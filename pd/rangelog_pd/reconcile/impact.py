@@ -33,8 +33,7 @@ class Copies:
 
 @dataclass(slots=True)
 class Impact:
-    """The ranges that would lose copies. Each list is bounded, each count is whole; with each range, the copies that would be
-    left."""
+    """The ranges that would lose copies. Each list is bounded, each count is whole; with each range, the copies left."""
 
     listed_max: int
     range_count: int = 0

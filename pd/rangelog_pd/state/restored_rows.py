@@ -100,7 +100,7 @@ def _range(state: State, row: common_pb2.Range) -> str:
         return f"{what} is not wholly in the tier, or ends behind its stream"
     if row.index >= stream.range_count or row.epoch > stream.epoch or row.floor_offset > row.end_offset:
         return f"{what} is later than its stream"
-    last = state.last_range(row.stream_id)
+    last = state.ranges.of(row.stream_id).last()
     if last is not None and (row.index <= last.index or row.start_offset != last.end_offset):
         return f"{what} does not follow range {last.index}"
     if last is None and row.start_offset > stream.trim_offset:

@@ -217,7 +217,7 @@ def _check_end(state: State, shard: topic_pb2.Shard, end: topic_pb2.ShardEnd) ->
             f"epoch {end.epoch} is not the current one of shard {shard.shard_id}, which is {stream.epoch}",
             epoch=stream.epoch,
         )
-    last = state.last_range(stream.stream_id)
+    last = state.ranges.of(stream.stream_id).last()
     if last is None:
         holds = not end.HasField("last_range_index") and not end.end_offset
     else:

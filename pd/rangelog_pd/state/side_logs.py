@@ -51,7 +51,7 @@ def remove_side_log(state: State, topic_id: int, shard_id: int) -> None:
 def check_side_log(state: State, topic_id: int, shard_id: int) -> None:
     """Raise PreconditionFailed where something may still be added to a shard's side log."""
     known = state.names.get(side_log_name(topic_id, shard_id))
-    last = state.last_range(known) if known is not None else None
+    last = state.ranges.of(known).last() if known is not None else None
     if last is not None and last.state != common_pb2.RANGE_STATE_SEALED:
         raise PreconditionFailed(f"the side log of shard {shard_id} is still open: range {last.index}")
 

@@ -127,10 +127,6 @@ class State:
             return stream_id < self.restore.first_stream_id
         return index < stream.range_count >> RESTORE_STEP_BITS << RESTORE_STEP_BITS
 
-    def last_range(self, stream_id: int) -> common_pb2.Range | None:
-        """Return the last range of a stream, or None."""
-        return self.ranges.of(stream_id).last()
-
     def check_epoch(self, stream: common_pb2.Stream, epoch: int) -> None:
         """Check an epoch. Raises WriterFenced unless it is the stream's current one, InvalidArgument for 0."""
         if not epoch:
@@ -244,7 +240,7 @@ class State:
 
     def forget_empty(self, stream_id: int) -> None:
         """Forget the last ranges of a stream that are sealed and empty: the next one is about to start where they do."""
-        while (last := self.last_range(stream_id)) is not None:
+        while (last := self.ranges.of(stream_id).last()) is not None:
             if last.state != common_pb2.RANGE_STATE_SEALED or last.start_offset != last.end_offset:
                 return
             self.remove_range(last)
