@@ -32,7 +32,7 @@ async def test_not_before_all_members_know_them(accepting: Any) -> None:
     with pytest.raises(Unavailable, match="upgrade all placement drivers"):
         await put(accepting, "client:a", calls_per_s=5)
     with pytest.raises(Unavailable):
-        await quotas.remove_quota(accepting.driver, pb.RemoveQuotaRequest(principal="client:a"))
+        await quotas.remove_quota(accepting.driver, pb.RemoveQuotaRequest(request_id="r", principal="client:a"))
     accepting.machine.state.cluster_version = LEVEL_QUOTAS
     await put(accepting, "client:b", calls_per_s=5)
     await put(accepting, "client:a", calls_per_s=5)
