@@ -1,8 +1,8 @@
 """The lines of the audit log, and the check of their chain. No I/O.
 
 What holds: a line is one JSON object in one form: keys sorted, no spaces, ASCII only. Its field `previous` is the SHA-256 of
-the line before it, and that of the first is 64 zeros. So whoever knows the hash of the last line knows that all of them are as
-they were written, in order and without a gap.
+the line before it, and that of the first is 64 zeros. So the hash of the last line proves that all of them are as they were
+written, in order and without a gap.
 
 The scheme is the hash chain of B. Schneier and J. Kelsey, "Secure Audit Logs to Support Computer Forensics" (1999), without
 its keys: the head is with the placement drivers, not with who holds the log.

@@ -17,9 +17,9 @@ def run_command(command: str, module: str, extra: str) -> int | None:
     """Run `main` of a module, and return what it returns; 1 where a library is missing, 130 where it is interrupted.
 
     Args:
-        command: What the user typed.
+        command: The name that the user typed.
         module: The module that has `main`.
-        extra: What to install for it.
+        extra: The extra to install for it.
 
     Example:
         >>> run_command("anything", "no_such_library_of_rangelog_core.main", "cli")

@@ -47,7 +47,7 @@
     │   ├── TopicStateForbids       not in the topic's present state, which the message names
     │   ├── TopicKindForbids        not with a topic of this kind: records or table
     │   ├── ShardEnded              the shard is not a current one any more
-    │   ├── ShardLost               the group has handed the shard to another member, or anew
+    │   ├── ShardLost               the group has handed the shard out again
     │   └── StaleMapVersion         the shard map was changed: read it again
     ├── ProtocolViolation           bytes that the protocol does not allow
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
@@ -399,7 +399,7 @@ class ShardEnded(PreconditionFailed):
 
 
 class ShardLost(PreconditionFailed):
-    """The group has handed the shard to another member, or anew: what this member did not commit is read again."""
+    """The group has handed the shard to another member, or again to this one: what this member did not commit is read again."""
 
     code = "SHARD_LOST"
 

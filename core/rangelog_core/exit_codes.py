@@ -1,4 +1,4 @@
-"""Exit codes of server processes that whoever starts them acts on. All others: 0 after a stop, 1 after an error."""
+"""Exit codes of server processes for their supervisor. All others: 0 after a stop, 1 after an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a name that nothing has, or has no longer: one sentence each, with the command that lists what there is.
+"""The errors for names that do not exist, or no longer: one sentence each, with the command that lists what there is.
 
 Whoever meets such a name, in whatever program, makes the error here.
 """

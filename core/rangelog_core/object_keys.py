@@ -59,7 +59,7 @@ def stream_of_key(key: str) -> int | None:
 
 
 class ObjectKey(NamedTuple):
-    """What the key of an object says of it."""
+    """The fields in the key of an object."""
 
     stream_id: int
     range_index: int

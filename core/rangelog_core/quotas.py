@@ -2,7 +2,7 @@
 
 What holds: time goes in, a delay comes out; a clock that goes backwards counts as one that stands. Figures are whole numbers,
 and no fraction is lost, so a rate is exact however it is divided. After idle time at most BURST_MS of a rate is free at once;
-at most DEBT_MS_MAX is owed. The number of buckets is bounded: the least recently used is forgotten, and begins anew.
+at most DEBT_MS_MAX is owed. The number of buckets is bounded: the least recently used is forgotten, and begins again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHOWN = 100
 
 
 class Measure(IntEnum):
-    """What a rate is of."""
+    """The unit of a rate."""
 
     APPEND = 0
     READ = 1
@@ -92,7 +92,7 @@ def charge(buckets: RateBuckets, now_us: int, units: int) -> int:
 
 
 class QuotaBook:
-    """The quotas that a process knows, and their buckets. `version` changes with them: then buckets are asked for anew."""
+    """The quotas that a process knows, and their buckets. `version` changes with them: then buckets are looked up again."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -108,7 +108,7 @@ class QuotaBook:
         return len(self._buckets)
 
     def load(self, quotas: Iterable[pb.Quota], version: int) -> None:
-        """Take all quotas of a version in place of those before. What is owed to a rate that stays is owed further."""
+        """Take all quotas of a version in place of those before. The debt of a rate that stays is kept."""
         self._principals, self._prefixes = {}, {}
         for each in quotas:
             if each.prefix:

@@ -68,7 +68,7 @@ class Ack(NamedTuple):
 
 
 def moment_of(timestamp_ms: int) -> datetime:
-    """Return the moment so many milliseconds after the Unix epoch, in UTC. Raises InvalidArgument for one that is none."""
+    """Return the moment so many milliseconds after the Unix epoch, in UTC. Raises InvalidArgument beyond the calendar."""
     try:
         return _EPOCH + timestamp_ms * _MS
     except (OverflowError, TypeError) as error:
@@ -109,7 +109,7 @@ def ms_of(moment: datetime) -> int:
         moment: A time with a time zone.
 
     Raises:
-        InvalidArgument: It has no time zone, so nobody knows which moment is meant; or it has no equivalent in UTC.
+        InvalidArgument: It has no time zone, so the moment is ambiguous; or it has no equivalent in UTC.
     """
     try:
         if moment.utcoffset() is None:

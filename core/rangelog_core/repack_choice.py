@@ -1,4 +1,4 @@
-"""Which objects of a stream are put into one: pure, for whoever repacks.
+"""Which objects of a stream are put into one: pure, for all packers.
 
 What holds:
 
@@ -44,7 +44,7 @@ class RepackRules:
 
 @dataclass(frozen=True, slots=True)
 class RepackUnit:
-    """What is repacked as a whole: the objects of one range, or the one object of several ranges. `range_count`: of them."""
+    """The unit of a repack: the objects of one range, or the one object of several ranges. `range_count`: of them."""
 
     objects: Sequence[common_pb2.Object]
     range_count: int

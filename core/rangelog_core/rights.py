@@ -1,4 +1,4 @@
-"""What a client may do: verbs on resources, rules that give them, and what they come to for one client. No I/O.
+"""Rights of clients: verbs on resources, rules that give them, and the verbs that result for one client. No I/O.
 
 What holds: what no rule gives is refused; a rule's name is that of one resource, or a prefix and `*`; a namespace's rule is one
 for all topics in it. The cost of a question does not depend on the number of rules.
@@ -30,7 +30,7 @@ _SUBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=|/-]*\Z")
 
 
 class Verb(IntFlag):
-    """What is done to a resource."""
+    """The kinds of use of a resource."""
 
     APPEND = 1
     READ = 2

@@ -4,7 +4,7 @@ What holds: a file that was cut, altered or written by another program is refuse
 one pass, without its length being known before.
 
 File: magic 8, version u32, length of the header u32; the header; the state; then the tail: length of header and state u64,
-crc32c u32 of all bytes before it, magic 8. Little endian. What header and state mean is the business of those who write them.
+crc32c u32 of all bytes before it, magic 8. Little endian. The meaning of header and state is their writer's.
 """
 
 from __future__ import annotations

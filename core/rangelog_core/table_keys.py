@@ -65,7 +65,7 @@ def table_position(key: bytes, family: bytes | None = None) -> int:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the first key behind all keys with a prefix; None: there is none.
+    """Return the first key behind all keys with a prefix; None: no key is behind them.
 
     Example:
         >>> prefix_end(b"ab"), prefix_end(b"a\\xff"), prefix_end(b"\\xff")

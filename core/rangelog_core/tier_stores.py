@@ -3,8 +3,8 @@
     "s3://old/logs"                        one store
     "s3://old/logs 1000=s3://new/logs"     objects from id 1000 on are in the second, all others in the first
 
-What holds: object ids rise, and an object's key has its id, so a key says in which store the object is. What is no object
-(a manifest, a probe) is in the last store. A text with a single URL means the same to programs that know of one only.
+What holds: object ids rise, and an object's key has its id, so a key says in which store the object is. Other files
+(manifests, probes) are in the last store. A text with a single URL means the same to programs that know of one only.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ ISSUER = "rangelog"
 
 
 class Bounds:
-    """What a token is bound to: the verbs that are left of its principal's, for each resource.
+    """The bounds of a token: the verbs that are left of its principal's, for each resource.
 
     Example: `Bounds([rule]).left(pb.RESOURCE_KIND_STREAM, "orders")`.
     """

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, for whoever has configured its SDK in the process: spans, and their context from process to process.
+"""Traces by OpenTelemetry, for a process with a configured SDK: spans, and their context from process to process.
 
 What holds: without OpenTelemetry, or without a configured SDK, nothing is imported and nothing recorded; a span never changes
 the outcome of what it measures; it holds names, ids, offsets and sizes, and never a record, a key or a secret. Context goes by
@@ -38,7 +38,7 @@ _tracer: Tracer | None = None
 
 
 def is_active() -> bool:
-    """Whether spans are recorded in this process. A look-up in a dictionary where nobody has loaded OpenTelemetry."""
+    """Whether spans are recorded in this process. A look-up in a dictionary where OpenTelemetry is not loaded."""
     return _active() is not None
 
 
@@ -53,7 +53,7 @@ def _active() -> Tracer | None:
 
 
 class OpenSpan:
-    """A span that is not over yet; `end` it once. It is nobody's parent, so that many can be open at a time.
+    """A span that is not over yet; `end` it once. It has no child spans, so that many can be open at a time.
 
     Make it with `begin`.
     """

@@ -78,11 +78,8 @@ def grant(session: Session, principal: str, verbs: tuple[str, ...], kind: str, n
 
     rule = _rule(principal, verbs, kind, name)
 
-    async def work(pd: PdClient) -> pb.GrantRightsResponse:
-        request = pb.GrantRightsRequest(request_id=uuid.uuid4().hex, rule=rule)
-        return await pd.call(request, pb.GrantRightsResponse, timeout_s=session.timeout_s)
-
-    emit_one(_view(session.with_pd(work).rule), output, _COLUMNS)
+    request = pb.GrantRightsRequest(request_id=uuid.uuid4().hex, rule=rule)
+    emit_one(_view(session.call(request, pb.GrantRightsResponse).rule), output, _COLUMNS)
 
 
 @acl.command()
@@ -104,11 +101,8 @@ def revoke(session: Session, principal: str, verbs: tuple[str, ...], kind: str, 
 
     rule = _rule(principal, verbs, kind, name)
 
-    async def work(pd: PdClient) -> pb.RevokeRightsResponse:
-        request = pb.RevokeRightsRequest(request_id=uuid.uuid4().hex, rule=rule)
-        return await pd.call(request, pb.RevokeRightsResponse, timeout_s=session.timeout_s)
-
-    emit_one(_view(session.with_pd(work).rule), output, _COLUMNS)
+    request = pb.RevokeRightsRequest(request_id=uuid.uuid4().hex, rule=rule)
+    emit_one(_view(session.call(request, pb.RevokeRightsResponse).rule), output, _COLUMNS)
 
 
 @acl.command("list")
@@ -159,11 +153,8 @@ def test(session: Session, principal: str, verb: str, kind: str, name: str, outp
 
     resource = pb.AccessResource(kind=KINDS[kind], name=name)
 
-    async def work(pd: PdClient) -> pb.CheckRightsResponse:
-        request = pb.CheckRightsRequest(principal=principal, resources=[resource])
-        return await pd.call(request, pb.CheckRightsResponse, timeout_s=session.timeout_s)
-
-    answer = session.with_pd(work)
+    request = pb.CheckRightsRequest(principal=principal, resources=[resource])
+    answer = session.call(request, pb.CheckRightsResponse)
     allowed = bool(verbs_of(answer.grants[0].verbs) & VERBS[verb])
     note = "" if answer.enforced else " (rights are not enforced: every client may do everything)"
     if output == "table":
@@ -181,7 +172,8 @@ def test(session: Session, principal: str, verb: str, kind: str, name: str, outp
 @output_option
 @session_of
 def enforce(session: Session, switch: str, yes: bool, output: str) -> None:
-    """Turn the enforcement of rights on or off. What no rule gives is refused then; administrators and servers are not limited.
+    """Turn the enforcement of rights on or off. With it, clients need a rule for each verb; administrators and servers are not
+    limited.
 
     \b
     Examples:
@@ -194,11 +186,8 @@ def enforce(session: Session, switch: str, yes: bool, output: str) -> None:
     what = "From now on clients may do only what rules give" if on else "From now on every client may do everything"
     confirm("rights", what, yes=yes)
 
-    async def work(pd: PdClient) -> pb.EnforceRightsResponse:
-        request = pb.EnforceRightsRequest(request_id=uuid.uuid4().hex, enforced=on)
-        return await pd.call(request, pb.EnforceRightsResponse, timeout_s=session.timeout_s)
-
-    answer = session.with_pd(work)
+    request = pb.EnforceRightsRequest(request_id=uuid.uuid4().hex, enforced=on)
+    answer = session.call(request, pb.EnforceRightsResponse)
     said = "rights are enforced" if on else "rights are not enforced"
     emit_done(said, {"enforced": on, "version": answer.version}, output)
 

@@ -9,7 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
@@ -20,9 +20,6 @@ from pdctl.session import EXIT_FAILED, Session, confirm, output_option, session_
 from pdctl.units import Duration, show_time
 from rangelog_core.audit import LINE_BYTES_MAX, ChainCheck, hash_line, parse_line
 from rangelog_core.errors import Corruption
-
-if TYPE_CHECKING:
-    from rangelog_core.net.pd_client import PdClient
 
 _STATUS = [
     field("ENABLED", "enabled", lambda on: "yes" if on else "no"),
@@ -71,7 +68,7 @@ def enable(session: Session, output: str) -> None:
 @output_option
 @session_of
 def disable(session: Session, yes: bool, output: str) -> None:
-    """Record nothing from now on; that it was disabled is the last entry. What is in the log stays.
+    """Record nothing from now on; that it was disabled is the last entry. The entries of the log stay.
 
     \b
     Example:
@@ -94,11 +91,8 @@ def status(session: Session, output: str) -> None:
     """
     from rangelog_proto.v1 import audit_pb2 as pb
 
-    async def work(pd: PdClient) -> pb.DescribeAuditResponse:
-        request = pb.DescribeAuditRequest(pending_from=1 << 62)
-        return await pd.call(request, pb.DescribeAuditResponse, timeout_s=session.timeout_s)
-
-    found = session.with_pd(work)
+    request = pb.DescribeAuditRequest(pending_from=1 << 62)
+    found = session.call(request, pb.DescribeAuditResponse)
     emit_one(_state_view(found.state) | {"problem": found.problem}, output, _STATUS)
 
 
@@ -221,11 +215,8 @@ def verify(session: Session, file: Path | None, sequence: int | None, known_hash
 def _switch(session: Session, output: str, *, on: bool) -> None:
     from rangelog_proto.v1 import audit_pb2 as pb
 
-    async def work(pd: PdClient) -> pb.SetAuditResponse:
-        request = pb.SetAuditRequest(request_id=uuid.uuid4().hex, enabled=on)
-        return await pd.call(request, pb.SetAuditResponse, timeout_s=session.timeout_s)
-
-    state = session.with_pd(work).state
+    request = pb.SetAuditRequest(request_id=uuid.uuid4().hex, enabled=on)
+    state = session.call(request, pb.SetAuditResponse).state
     emit_done("the audit log is on" if on else "the audit log is off", _state_view(state), output)
 
 

@@ -221,7 +221,7 @@ def list_tasks(session: Session, failing: bool, output: str) -> None:
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.ListTasksRequest(failing_only=failing)
-    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.ListTasksResponse, timeout_s=session.timeout_s))
+    response = session.call(request, pd_pb2.ListTasksResponse)
     columns = [
         field("KIND", "kind"),
         ("STREAM OR TOPIC", lambda row: row["topic"] or row["stream"]),

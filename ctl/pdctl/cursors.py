@@ -133,7 +133,7 @@ def list_cursors(session: Session, stream: str, output: str) -> None:
 @output_option
 @session_of
 def delete_cursor(session: Session, stream: str, name: str, yes: bool, output: str) -> None:
-    """Delete a cursor: its consumer begins anew, and retention waits for it no longer.
+    """Delete a cursor: its consumer loses its position, and retention waits for it no longer.
 
     \b
     Example:

@@ -49,7 +49,7 @@ def new_key(directory: Path, key_id: str | None, output: str) -> None:
     """Make a key in a directory of keys; the first one of a directory is its current key, a later one waits for `rotate`.
 
     Copy the whole directory to all placement drivers, range servers, brokers and readers. Keep a copy apart from the bucket:
-    without the key nobody reads the objects.
+    without the key no process can read the objects.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def change_key(directory: Path, key_id: str | None, output: str) -> None:
     """Encrypt new objects by another key. Objects of earlier keys stay readable as long as those keys are there.
 
     Without --to the key is made now: for a directory that all processes share. Otherwise make it by `new-key`, copy it to all
-    of them, and only then rotate to it, so that nobody meets an object whose key it does not have.
+    of them, and only then rotate to it, so that no process meets an object whose key it lacks.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What every verb takes, whatever it does: the options of `pdctl` itself, `ls` for `list`, and --watch.
+"""The options of every verb: those of `pdctl` itself, `ls` for `list`, and --watch.
 
 What holds: a verb's own option comes first: `--key` of `pdctl stream append` is the records' key, and the private key of a
 certificate stands before the noun there.

@@ -1,4 +1,4 @@
-"""What other tools call a verb, and its name here: for the message on a command that does not exist."""
+"""The names of verbs in other tools, and the names here: for the message on a command that does not exist."""
 
 from __future__ import annotations
 

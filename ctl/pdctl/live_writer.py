@@ -1,7 +1,8 @@
-"""Who writes a stream at the moment, as the replicas of its open range tell: asked before a command would end that writer.
+"""The writer of a stream at the moment, as the replicas of its open range report it: asked before a command would end that
+writer.
 
-What holds: a writer that a replica names is connected to it now. Where no replica answers, nobody is named: the command goes on
-as it would without the question, since to ask is a courtesy and the epoch is what keeps the log whole.
+What holds: a writer that a replica names is connected to it now. Where no replica answers, no writer is named: the command
+goes on as it would without the question, since to ask is a courtesy and the epoch is what keeps the log whole.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ async def _tier_url(pd: PdClient, timeout_s: float) -> str:
 
 
 async def _locate(pd: PdClient, timeout_s: float) -> Callable[[str], str]:
-    """Return the function that tells where the object of a key is: the tier may have several stores."""
+    """Return the function from the key of an object to its place: the tier may have several stores."""
     from rangelog_tier.opening import object_location
 
     return partial(object_location, await _tier_url(pd, timeout_s))

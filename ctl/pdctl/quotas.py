@@ -122,10 +122,7 @@ def set_quota(
         calls_per_s=calls_per_s,
     )
 
-    async def work(pd: PdClient) -> pb.SetQuotaResponse:
-        return await pd.call(request, pb.SetQuotaResponse, timeout_s=session.timeout_s)
-
-    emit_one(_view(session.with_pd(work).quota), output, _COLUMNS)
+    emit_one(_view(session.call(request, pb.SetQuotaResponse).quota), output, _COLUMNS)
 
 
 @quota.command("list")
@@ -178,10 +175,7 @@ def remove(session: Session, principal: str | None, prefix: str | None, output: 
     named, begins = _key(principal, prefix)
     request = pb.RemoveQuotaRequest(request_id=uuid.uuid4().hex, principal=named, prefix=begins)
 
-    async def work(pd: PdClient) -> pb.RemoveQuotaResponse:
-        return await pd.call(request, pb.RemoveQuotaResponse, timeout_s=session.timeout_s)
-
-    emit_one(_view(session.with_pd(work).quota), output, _COLUMNS)
+    emit_one(_view(session.call(request, pb.RemoveQuotaResponse).quota), output, _COLUMNS)
 
 
 def _key(principal: str | None, prefix: str | None) -> tuple[str, str]:

@@ -160,7 +160,7 @@ def _with_places(session: Session, replicas: list[dict[str, Any]]) -> None:
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.ListServersRequest()
-    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.ListServersResponse, timeout_s=session.timeout_s))
+    response = session.call(request, pd_pb2.ListServersResponse)
     servers = {each.name: each for each in response.servers}
     for replica in replicas:
         server = servers.get(replica["server"])

@@ -51,7 +51,7 @@ def rebalance(
     """Move sealed replicas from range servers with much to store to those with little.
 
     Replicas stay as far apart as they are, and on servers that their stream's policy allows; there are never fewer copies.
-    Nothing is moved while repairs are going on. What is being appended to is not moved.
+    Nothing is moved while repairs are going on. Open ranges are not moved.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ _FIELDS = {"key", "value", "headers", "timestamp_ms", "offset", "shard_id"}
 
 
 class WholeInput:
-    """All of the input is one record; empty input is none."""
+    """All of the input is one record; empty input has no record."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -164,7 +164,7 @@ def _text(record: Any, value: bytes) -> bytes:
 
 
 def escaped(data: bytes) -> bytes:
-    """Return text on one line without control characters: what is none is written as Python writes it in a string.
+    """Return text on one line without control characters: other bytes are written as Python writes them in a string.
 
     >>> escaped(b"caf\\xc3\\xa9\\x1b[31m\\xff\\n").decode()
     'café\\\\x1b[31m\\\\xff\\\\n'

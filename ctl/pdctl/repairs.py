@@ -93,7 +93,7 @@ def status(session: Session, output: str) -> None:
 def accept_loss(session: Session, stream: str, index: int, give_up_quarantined: bool, yes: bool, output: str) -> None:
     """Accept that a range is lost: every server that had a copy was wiped or removed, and the tier has not all of it.
 
-    What the tier has of the range stays readable. Readers get RECORDS_LOST for the rest, until the stream is
+    The part of the range in the tier stays readable. Readers get RECORDS_LOST for the rest, until the stream is
     trimmed up to the end of the range. An open range is lost as soon as too few of its servers are left to say
     where it ends: what those hold intact is kept, and the stream goes on 2^41 offsets behind it, where none was given.
 

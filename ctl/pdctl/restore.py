@@ -52,8 +52,8 @@ def restore(
     """Restore streams and topics into an empty cluster from the tier of one that is gone.
 
     The placement drivers of the new cluster have the same tier_url; of a tier of several stores it is enough to name the last
-    one, which has the snapshots: they name the others. What was not in the tier is lost, and listed. A restore that was
-    interrupted is run again.
+    one, which has the snapshots: they name the others. Records that were not in the tier are lost, and listed. A restore that
+    was interrupted is run again.
 
     \b
     Examples:

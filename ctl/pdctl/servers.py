@@ -77,5 +77,5 @@ def _servers(session: Session) -> list[dict[str, Any]]:
     from rangelog_proto.v1 import pd_pb2
 
     request = pd_pb2.ListServersRequest()
-    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.ListServersResponse, timeout_s=session.timeout_s))
+    response = session.call(request, pd_pb2.ListServersResponse)
     return [server_view(each) for each in response.servers]

@@ -28,6 +28,8 @@ from rangelog_core import errors
 from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from rangelog import Client
     from rangelog.context import Context
     from rangelog_core.net.pd_client import PdClient
@@ -44,6 +46,7 @@ OFFSET = click.IntRange(0, (1 << 63) - 1)
 INDEX = click.IntRange(0, (1 << 32) - 1)
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound="Message")
 _EXITS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.StreamNotFound, EXIT_NOT_FOUND),
     (errors.RangeNotFound, EXIT_NOT_FOUND),
@@ -166,6 +169,10 @@ class Session:
 
         return asyncio.run(run())
 
+    def call(self, request: Message, response: type[_M]) -> _M:
+        """Return the placement drivers' response to one call."""
+        return self.with_pd(lambda pd: pd.call(request, response, timeout_s=self.timeout_s))
+
     def peer(self, address: str, peer: str) -> PeerClient:
         """Return calls to one process by its address; `peer`: what messages call it. Use it with `async with`."""
         from rangelog_core.net.peer_client import PeerClient
@@ -202,7 +209,7 @@ class Session:
 
 
 class NothingFound(click.ClickException):
-    """What was asked for is not there; the message names it."""
+    """The requested thing does not exist; the message names it."""
 
     exit_code = EXIT_NOT_FOUND
 

@@ -33,5 +33,5 @@ def set_tier(session: Session, url: str, moved: bool, yes: bool, output: str) ->
     from rangelog_proto.v1 import tier_pb2
 
     request = tier_pb2.SetTierRequest(request_id=uuid.uuid4().hex, url=url, moved=moved)
-    answer = session.with_pd(lambda pd: pd.call(request, tier_pb2.SetTierResponse, timeout_s=session.timeout_s))
+    answer = session.call(request, tier_pb2.SetTierResponse)
     emit_one({"tier_url": answer.tier_url}, output, [field("TIER", "tier_url")])

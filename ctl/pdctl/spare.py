@@ -1,4 +1,4 @@
-"""May any one range server go down now? What the pod asks that keeps the disruption budget of range servers on Kubernetes.
+"""May any one range server go down now? For the pod that keeps the disruption budget of range servers on Kubernetes.
 
 What holds: yes only while every range that depends on copies has as many as its stream wants and no server is suspect, so the
 absence that follows, whosever, is the only one. An answer that is not a leader's is no. It reads counts that the placement

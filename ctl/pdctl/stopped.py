@@ -53,7 +53,7 @@ def supervisor_lives(data_dir: Path) -> bool:
 
 
 def process_began(pid: int) -> str | None:
-    """Return when a process began, in the kernel's ticks; "" where the kernel does not tell, None where it has ended."""
+    """Return when a process began, in the kernel's ticks; "" where the kernel does not show it, None where it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else fields[19]  # an ended one stays listed until its parent has looked

@@ -4,7 +4,7 @@
     -10           ten records before the end    2026-01-31T12:00Z, @2026-01-31T12:00+01:00    a time, with its zone
     -1h, @-1h     an hour ago
 
-What holds: a time without a zone is refused, since nobody can tell what it means.
+What holds: a time without a zone is refused, since it is ambiguous.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
 
     config, _ = config_message(StreamConfig(**given(options)))
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
-    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.CreateStreamResponse, timeout_s=session.timeout_s))
+    response = session.call(request, pd_pb2.CreateStreamResponse)
     made = stream_view(response.stream)
     emit_done(_created(made), made, output)
 
@@ -180,7 +180,7 @@ def list_streams(session: Session, prefix: str, long_list: bool, output: str) ->
 
 
 def _described(session: Session, names: list[str]) -> list[dict[str, Any]]:
-    """Return what `show` tells of each; those that were deleted meanwhile are left out."""
+    """Return the output of `show` for each; those that were deleted meanwhile are left out."""
     from pdctl.inspection.stream_show import describe
     from rangelog_core.errors import StreamNotFound
 
@@ -240,7 +240,7 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
     if not fields:
         raise click.UsageError("nothing to change: give at least one option, such as --retention 7d")
     request = pd_pb2.UpdateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config, fields=fields)
-    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.UpdateStreamResponse, timeout_s=session.timeout_s))
+    response = session.call(request, pd_pb2.UpdateStreamResponse)
     emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
 
 
@@ -264,7 +264,7 @@ def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) 
     what = f"This deletes all records of {name} below offset {trim_offset}"
     confirm(name, what_a_trim_removes(session, name, trim_offset) if asks else what, yes=yes)
     request = pd_pb2.TrimStreamRequest(request_id=uuid.uuid4().hex, name=name, trim_offset=trim_offset)
-    response = session.with_pd(lambda pd: pd.call(request, pd_pb2.TrimStreamResponse, timeout_s=session.timeout_s))
+    response = session.call(request, pd_pb2.TrimStreamResponse)
     emit_one(stream_view(response.stream), output, _COLUMNS)
 
 

@@ -69,7 +69,7 @@ def cancel(session: Session, task_id: str, output: str) -> None:
     from rangelog_proto.v1 import inspection_pb2
 
     request = inspection_pb2.CancelTaskRequest(task_id=task_id)
-    told = session.with_pd(lambda pd: pd.call(request, inspection_pb2.CancelTaskResponse, timeout_s=session.timeout_s))
+    told = session.call(request, inspection_pb2.CancelTaskResponse)
     emit_done(printable(f"{task_id} is cancelled: {told.effect}"), _view(told.task) | {"effect": told.effect}, output)
 
 

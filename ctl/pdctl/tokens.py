@@ -96,12 +96,9 @@ def create(
         lifetime_ms=lifetime_ms,
     )  # fmt: skip
 
-    async def work(pd: PdClient) -> pb.CreateTokenResponse:
-        return await pd.call(request, pb.CreateTokenResponse, timeout_s=session.timeout_s)
-
     file = _new_file(path) if path is not None else None
     try:
-        answer = session.with_pd(work)
+        answer = session.call(request, pb.CreateTokenResponse)
     except BaseException:
         if file is not None and path is not None:
             os.close(file)
@@ -175,11 +172,8 @@ def revoke(session: Session, name: str, output: str) -> None:
     """
     from rangelog_proto.v1 import tokens_pb2 as pb
 
-    async def work(pd: PdClient) -> pb.RevokeTokenResponse:
-        request = pb.RevokeTokenRequest(request_id=uuid.uuid4().hex, name=name)
-        return await pd.call(request, pb.RevokeTokenResponse, timeout_s=session.timeout_s)
-
-    emit_one(_view(session.with_pd(work).row), output, _COLUMNS)
+    request = pb.RevokeTokenRequest(request_id=uuid.uuid4().hex, name=name)
+    emit_one(_view(session.call(request, pb.RevokeTokenResponse).row), output, _COLUMNS)
 
 
 def _rows(session: Session, name: str) -> list[pb.TokenRow]:

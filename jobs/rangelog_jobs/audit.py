@@ -36,7 +36,7 @@ _FINDINGS_SHOWN = 20
 
 @dataclass
 class StreamAudit:
-    """What was found of one stream.
+    """The findings of one stream.
 
     Attributes:
         name: The stream; of a shard its topic and number: "shop/orders shard 3".
@@ -49,8 +49,8 @@ class StreamAudit:
         payload_bytes: Bytes of keys and values.
         object_count: Objects whose bytes were compared with their digests.
         object_bytes: Their size.
-        findings: What is wrong, by offset.
-        note: What happened meanwhile: records that were trimmed, for example.
+        findings: The deviations, by offset.
+        note: A change during the audit: records that were trimmed, for example.
     """
 
     name: str
@@ -69,7 +69,7 @@ class StreamAudit:
 
 @dataclass
 class AuditReport:
-    """What was found of all streams. `is_good`: nothing is wrong."""
+    """The findings of all streams. `is_good`: nothing is wrong."""
 
     cluster: str
     begun_ms: int
@@ -159,8 +159,8 @@ def audit_streams(
         spark: The session.
         cluster: The cluster.
         stream: The name of the one stream.
-        prefix: What the names begin with.
-        topic: The topic. A table is none: its log is compacted, so that offsets are missing as they should.
+        prefix: The start of the names.
+        topic: The topic, but not a table: a table's log is compacted, so that offsets are missing as they should.
         console: Where to show progress; None: nowhere.
 
     Raises:

@@ -61,7 +61,7 @@ class AuditedObject:
 
 @dataclass
 class StreamPlan:
-    """What is to be audited of a stream, and what its listing already shows. `label`: what people call it."""
+    """The audit of one stream, and the findings that its listing already shows. `label`: its name for people."""
 
     name: str
     stream_id: int

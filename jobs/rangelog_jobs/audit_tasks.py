@@ -1,7 +1,7 @@
 """The work of an audit in Spark's workers: reads a part of a stream from each tier, or an object, and says what is wrong.
 
-What holds: each copy of a record is read once. What went away because it was trimmed, or because its hot copy was dropped after
-it was tiered, is no finding; nothing else is left out without one.
+What holds: each copy of a record is read once. Records that are gone because they were trimmed, or because their hot copy was
+dropped after they were tiered, are no finding; no other record is left out without one.
 """
 
 from __future__ import annotations

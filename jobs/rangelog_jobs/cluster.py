@@ -24,7 +24,7 @@ _OF_READS = ("tier_url", "encryption_keys_dir", "encryption_kms_key_id")
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """A cluster, as all jobs are told of it.
+    """The address of a cluster, as all jobs take it.
 
     Attributes:
         pd: Addresses of the placement drivers: "host:port,host:port".

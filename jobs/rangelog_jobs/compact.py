@@ -37,7 +37,7 @@ TARGET_BYTES_MIN, TARGET_BYTES_MAX = 64 * 1024, 2_048 * MIB
 
 @dataclass
 class StreamRepacks:
-    """What was done to one stream. Sizes are in bytes, as stored; `skipped`, `failed`: repacks that were not done, and why."""
+    """The repacks of one stream. Sizes are in bytes, as stored; `skipped`, `failed`: repacks that were not done, and why."""
 
     name: str
     objects_before: int
@@ -51,7 +51,7 @@ class StreamRepacks:
 
 @dataclass
 class RepackReport:
-    """What was done; of a dry run, what would be, with sizes by estimate. `seconds`: of the repacks alone."""
+    """The repacks of a run; of a dry run those that are planned, with sizes by estimate. `seconds`: of the repacks alone."""
 
     streams: list[StreamRepacks]
     seconds: float
@@ -100,10 +100,10 @@ def compact_streams(
         spark: The session.
         cluster: The cluster.
         stream: The name of the one stream.
-        prefix: What the names begin with.
+        prefix: The start of the names.
         topic: The topic.
         target_bytes: The largest object to make; those above half of it are left alone. 64 KiB to 2 GiB.
-        rewrite_keys: Also write anew what is in clear or encrypted by another key than the current one, whatever its size.
+        rewrite_keys: Also rewrite objects in clear or encrypted by another key than the current one, whatever their size.
         dry_run: Say what would be done.
         console: Where to show progress; None: nowhere.
 

@@ -1,7 +1,7 @@
 """One repack of the job `compact`, in one of Spark's workers.
 
 What holds: a task that is run again, or twice at once, repacks nothing twice: the placement driver replaces only objects that
-still count. What was trimmed, deleted or repacked by others since the plan was made is left alone, and said.
+still count. Objects that others trimmed, deleted or repacked since the plan was made are left alone, and reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rangelog_tier.repacking import Repack, Repacker
 
 @dataclass(frozen=True, slots=True)
 class RepackTask:
-    """What a worker is told: a stream, the span [start, end) of offsets, the ids of its objects in order, and their ranges."""
+    """The work of one worker: a stream, the span [start, end) of offsets, the ids of its objects in order, and their ranges."""
 
     stream: str
     stream_id: int

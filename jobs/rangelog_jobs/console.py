@@ -1,4 +1,4 @@
-"""What a job says while it works: lines on standard error, or one line that changes where that is a terminal."""
+"""The progress of a job: lines on standard error, or one line that changes where that is a terminal."""
 
 from __future__ import annotations
 

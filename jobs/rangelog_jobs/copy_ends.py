@@ -1,4 +1,4 @@
-"""What a copy reads and writes: a stream, or a topic, which has a namespace in its name."""
+"""The two ends of a copy: a stream, or a topic, which has a namespace in its name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The job `export`: a stream, or a part of it, as Parquet, CSV or Delta at a URL, each record once however often it is run.
 
-Files lie in a folder for each span of offsets, `span=START-END`, written anew as a whole when a run died while it was written.
+Files lie in a folder for each span of offsets, `span=START-END`, written again as a whole when a run died while it was written.
 `export_manifest` has what was exported; a later run adds what is new. A Delta table has no such folders: each span is one
 transaction, which Delta takes once.
 """
@@ -48,7 +48,7 @@ _NO_TEXT = "Invalid UTF8 byte sequence"
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What to export, and how.
+    """The source and the form of an export.
 
     Attributes:
         stream: The stream.
@@ -84,7 +84,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What a run has done: the spans that it wrote, and all that are there. `url`: of the folder or table."""
+    """The result of a run: the spans that it wrote, and all that are there. `url`: of the folder or table."""
 
     url: str
     written: list[ExportSpan]
@@ -104,7 +104,7 @@ def export_stream(
     Args:
         spark: The session.
         cluster: The cluster.
-        options: What to export. One run at a time may write to a URL.
+        options: The source and the form. One run at a time may write to a URL.
         console: Where to show progress; None: nowhere.
 
     Raises:
@@ -189,7 +189,7 @@ class _Run:
         return [self.write(pending)]
 
     def write(self, span: ExportSpan) -> ExportSpan:
-        """Write the pending span and note it. What a failure leaves is removed, as far as that is possible."""
+        """Write the pending span and note it. After a failure the partial output is removed, as far as that is possible."""
         self.save()
         try:
             records = self._write_files(span)

@@ -19,7 +19,7 @@ _DAY_MS = 86_400_000
 
 
 def default_form(file_format: str) -> str:
-    """Return how values are exported where nobody says: CSV as text, others as bytes."""
+    """Return the default form of values: CSV as text, others as bytes."""
     return "string" if file_format == "csv" else "binary"
 
 

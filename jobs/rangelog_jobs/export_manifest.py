@@ -1,4 +1,4 @@
-"""What an export has written: a JSON document `_rangelog_export.json` in its folder, which readers of the folder ignore.
+"""The record of an export: a JSON document `_rangelog_export.json` in its folder, which readers of the folder ignore.
 
     rangelog.export_version  1; refuse a higher one
     stream, stream_id        what was exported

@@ -60,7 +60,7 @@ _MISSING_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTable:
-    """What a run has done to one table, and what is in it now.
+    """The changes of a run to one table, and the contents of the table afterwards.
 
     Attributes:
         table: The table, "namespace.name".
@@ -94,7 +94,7 @@ class RegisteredTable:
 
 @dataclass(frozen=True, slots=True)
 class RegisterResult:
-    """What a run has done: the tables that are up to date, and by name of the stream the errors of those that are not."""
+    """The result of a run: the tables that are up to date, and by name of the stream the errors of those that are not."""
 
     tables: tuple[RegisteredTable, ...]
     failures: Mapping[str, RangelogError]
@@ -124,7 +124,7 @@ def register(
         catalog_properties: Properties of the catalog that `catalog` names, above those of the configuration.
 
     Returns:
-        What was done. One stream's error does not stop the others of a prefix: see `failures`.
+        The result. One stream's error does not stop the others of a prefix: see `failures`.
 
     Raises:
         InvalidArgument: Not exactly one source is given, or a name is not valid; ConfigInvalid: the catalog's properties.

@@ -76,7 +76,7 @@ _POSITIONS_SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class TierChange:
-    """What a table lacks, what it has too much, and objects of which more rows are to be hidden than are so far.
+    """The objects that a table lacks, those it has too much, and those of which more rows are to be hidden.
 
     `trims_gone`: the entries of files of deleted positions that no longer count.
     """
@@ -108,7 +108,7 @@ def commit_change(table: Table, source: TableSource, state: TableState, change: 
     """Commit the change as one snapshot on top of the state that it was made from; return the snapshot's id.
 
     Raises FileNotFoundError (an object is gone meanwhile), Corruption, UnsupportedVersion (an object of a later program), and
-    the errors in CONFLICTS: another commit was first, or nobody knows.
+    the errors in CONFLICTS: another commit was first, or the outcome is unknown.
     """
     footers = _read_footers(table, change.added)
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
@@ -241,7 +241,7 @@ def _operation(change: TierChange) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class _ObjectFooter:
-    """What the footer of an object says. `lowest`, `highest`: of the columns that have bounds; `day`: see `day_of`."""
+    """The contents of an object's footer. `lowest`, `highest`: of the columns that have bounds; `day`: see `day_of`."""
 
     live: LiveObject
     split_offsets: list[int]

@@ -1,4 +1,4 @@
-"""What a table is made of: a stream, or all shards of a topic, and its live objects at one moment.
+"""The source of a table: a stream, or all shards of a topic, and its live objects at one moment.
 
 What holds: an object that is returned was committed when it was asked for, and not trimmed as a whole. Streams and topics are
 asked for by id, so those of another one that has the name by now are never taken for it.

@@ -68,7 +68,8 @@ _USER_OF_URL = re.compile(r"//[^/\s]*@")
 
 @dataclass(slots=True)
 class TableState:
-    """What a table holds: the objects by URL, with the entries of our files of deleted positions by the URL they are about."""
+    """The contents of a table: the objects by URL, with the entries of our files of deleted positions by the URL they are
+    about."""
 
     snapshot_id: int | None
     objects: dict[str, DataFile] = field(default_factory=dict)

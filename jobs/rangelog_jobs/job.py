@@ -1,4 +1,4 @@
-"""What a job tells the command of itself, and what the command hands to a job that runs.
+"""The description that a job gives to the command, and the context that the command gives to a running job.
 
 A module that is a job has a function `add_job(jobs)`, which adds one `Job`; its name stands in `command.JOB_MODULES`:
 
@@ -32,7 +32,7 @@ class JobCall:
     """One run of a job by the command.
 
     Attributes:
-        arguments: What was typed, parsed.
+        arguments: The parsed command line.
         console: Where to say how far it is.
         output: Where results go.
 

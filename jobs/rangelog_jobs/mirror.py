@@ -48,7 +48,7 @@ _THEN = ("key", "coalesce(value, X'') AS value", "timestamp", f"map_from_entries
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What to mirror, and how.
+    """The source, the target and the limits of a mirror.
 
     Attributes:
         bootstrap: Addresses of Kafka: "host:port,host:port".

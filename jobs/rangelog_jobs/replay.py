@@ -28,7 +28,7 @@ _LONG_EXAMPLE = """replay clicks --to clicks-eu --checkpoint s3a://lake/checkpoi
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What to replay, and how.
+    """The source, the target and the limits of a replay.
 
     Attributes:
         source: The stream, or the topic "namespace/name".
@@ -58,7 +58,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What a run has read: records, and the micro-batches that they came in."""
+    """The counts of a run: records, and the micro-batches that they came in."""
 
     record_count: int
     batch_count: int

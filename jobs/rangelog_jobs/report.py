@@ -191,7 +191,7 @@ def report_streams(
         spark: The session.
         cluster: The cluster.
         stream: The name of the one stream.
-        prefix: What the names begin with.
+        prefix: The start of the names.
         keys: Heaviest keys of each stream; 0: none, and records are read once only.
         console: Where to show progress; None: nowhere.
 
@@ -273,7 +273,7 @@ def _add_keys(sizes: DataFrame, volumes: dict[str, StreamVolume], count: int) ->
 
 
 def key_text(key: bytes | bytearray | None) -> str | None:
-    """Return a key as text, or as X'hex' if it is none.
+    """Return a key as text, or as X'hex' if it is not text.
 
     Example:
         >>> key_text(b"abc"), key_text(bytes([255]))

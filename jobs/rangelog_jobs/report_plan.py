@@ -1,4 +1,4 @@
-"""What the job `report` learns without reading records: retention, where a stream's bytes are, and the lag of groups."""
+"""The part of the job `report` that reads no records: retention, where a stream's bytes are, and the lag of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job `report` measures of records, in Spark's workers: a row for each record, without its payload."""
+"""The part of the job `report` that reads records, in Spark's workers: a row for each record, without its payload."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _opened(spark: SparkSession, url: str) -> tuple[Any, Any]:
 
 
 def _java_errors() -> tuple[type[Exception], ...]:
-    """What a failing call of Java raises: Spark turns some exceptions into its own."""
+    """Return the errors that a failing call of Java raises: Spark turns some exceptions into its own."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

@@ -60,7 +60,7 @@ class Asking:
 
 
 def require(principal: Principal | None, needs: tuple[Need, ...]) -> None:
-    """Raise RoleForbids where somebody may not use all that a section needs. None: there is no TLS, so nobody is told apart."""
+    """Raise RoleForbids where somebody may not use all that a section needs. None: without TLS principals are unknown."""
     if principal is None:
         return
     for each in needs:

@@ -98,7 +98,7 @@ def _end(found: dict[str, Any], end_offset: int | None) -> int:
 
 
 def _length(found: dict[str, Any], end_offset: int | None) -> float | None:
-    """Return how many records count for the width of a range; None: it is open, and nobody says where it ends."""
+    """Return how many records count for the width of a range; None: it is open, and its end is unknown."""
     if found["lost"]:
         return 0.0
     if found["end_offset"] is None and end_offset is None:

@@ -1,4 +1,4 @@
-"""What the page shows of the cluster: health, servers by zone with their load, findings, tasks and repairs."""
+"""The views of the cluster: health, servers by zone with their load, findings, tasks and repairs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The drawing of a stream: its ranges, replicas and objects as boxes on one offset axis. Pure: from views to places and texts.
 
-What holds: each box has a text that says all that it shows, for people who do not see it. What lies below the trim offset is
+What holds: each box has a text that says all that it shows, for people who do not see it. The part below the trim offset is
 marked as trimmed. No more than LANES_MAX servers have a lane of their own; the others are counted.
 """
 
@@ -20,13 +20,13 @@ TICKS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One rectangle of a lane. `kind`: the name of its style; `tells`: the text of its tooltip."""
+    """One rectangle of a lane. `kind`: the name of its style; `tooltip`: its text."""
 
     key: str
     kind: str
     place: float
     width: float
-    tells: str
+    tooltip: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +108,21 @@ def _server_lane(name: str, pairs: Sequence[tuple[dict[str, Any], Extent]], trim
                 continue
             health = replica["health"]
             kind = "replica" if health == "alive" else f"replica-{health}"
-            tells = [f"replica of range {found['index']} on {name}, which is {health}", _offsets(extent)]
-            tells += [f"chosen: {replica['reason']}"] if replica["reason"] else []
-            tells += [f"at {replica['data_address']}"] if replica["data_address"] else []
-            boxes.append(Box(f"{name}-{found['index']}", kind, extent.place, extent.width, "; ".join(tells)))
+            tooltip = [f"replica of range {found['index']} on {name}, which is {health}", _offsets(extent)]
+            tooltip += [f"chosen: {replica['reason']}"] if replica["reason"] else []
+            tooltip += [f"at {replica['data_address']}"] if replica["data_address"] else []
+            boxes.append(Box(f"{name}-{found['index']}", kind, extent.place, extent.width, "; ".join(tooltip)))
     return Lane(name, boxes, "" if health == "alive" else health)
 
 
 def _object_box(found: dict[str, Any], axis: Axis, trim_offset: int) -> Box:
     place, width = axis.span(found["start_offset"], found["end_offset"])
-    tells = (
+    tooltip = (
         f"object {found['object_id']}; offsets {found['start_offset']} to {found['end_offset']}; "
         f"{show_bytes(found['size_bytes'])}; key {found['key']}"
     )
     kind = "trimmed" if found["end_offset"] <= trim_offset else "object"
-    return Box(f"object-{found['object_id']}", kind, place, width, tells)
+    return Box(f"object-{found['object_id']}", kind, place, width, tooltip)
 
 
 def _offsets(extent: Extent) -> str:

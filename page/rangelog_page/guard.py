@@ -1,4 +1,4 @@
-"""What every request for the page passes first, and the headers that every answer has.
+"""The checks of every request for the page, and the headers of every answer.
 
 What holds: only GET is served, so nothing is changed through the page; without TLS the Host header names this machine by an
 address or a configured name, so no foreign site can have its own name point here and read the page through somebody's browser

@@ -1,4 +1,4 @@
-"""What a browser may ask for: the parameters of every page and section, checked before anything is asked of the cluster."""
+"""The queries of a browser: the parameters of every page and section, checked before anything is asked of the cluster."""
 
 from __future__ import annotations
 

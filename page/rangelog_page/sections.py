@@ -1,6 +1,6 @@
 """The sections of the page: what each shows, what one must be allowed to see it, and how often it is looked at again.
 
-What holds: a section is shown to those who may make all calls that it consists of, and to nobody else: the page itself may more
+What holds: a section is shown only to those who may make all calls that it consists of: the page itself may more
 than a viewer of role client.
 """
 

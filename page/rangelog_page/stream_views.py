@@ -1,4 +1,4 @@
-"""What the page shows of streams: lists by page, one stream drawn on its offset axis, and its last records as they come.
+"""The views of streams: lists by page, one stream drawn on its offset axis, and its last records as they come.
 
 What holds: a list costs no more than its page, a drawing no more than WINDOW ranges, a tail no more than LIMIT records of
 which VALUE_LENGTH_MAX characters are shown.

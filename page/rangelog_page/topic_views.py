@@ -1,4 +1,4 @@
-"""What the page shows of topics, with their shards beside each other, and of groups of consumers with their lag.
+"""The views of topics, with their shards beside each other, and of groups of consumers with their lag.
 
 What holds: a list costs no more than its page, a topic no more than SHARDS_SHOWN_MAX of its shards.
 """

@@ -65,7 +65,7 @@ class AuditWriter:
                 )
 
     async def close(self) -> None:
-        """Leave the stream. What was not acked is found out by the next writer."""
+        """Leave the stream. The next writer finds out which entries were not acked."""
         writer, client = self._writer, self._client
         self._writer = self._client = None
         if writer is not None:

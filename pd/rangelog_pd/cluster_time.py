@@ -1,6 +1,6 @@
 """Cluster time: the clock by which the placement driver dates the state and computes ages. Pure: callers pass all clocks.
 
-What holds, while at most one clock among the leader's and the servers' is wrong:
+What holds: while at most one clock among the leader's and the servers' is wrong:
 
 * It never decreases, and no age grows too fast: between steps it runs at the rate of the leader's monotonic clock,
   whatever the leader's wall clock does.

@@ -1,4 +1,4 @@
-"""What a placement driver counts of its own work, for metrics. Kept by the driver, where the work is done."""
+"""Counters of a placement driver's own work, for metrics. Kept by the driver, where the work is done."""
 
 from __future__ import annotations
 

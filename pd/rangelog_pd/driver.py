@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -69,7 +69,8 @@ class Driver:
     def __init__(self, settings: PdSettings, consensus: Consensus, machine: Machine) -> None:
         self.settings = settings
         self.consensus = consensus
-        self._machine = machine
+        self.machine = machine
+        """What changes in it is read under the lock."""
         self.view = ClusterView(
             settings.server_suspect_ms,
             settings.server_dead_ms,
@@ -120,7 +121,7 @@ class Driver:
 
     def time_ms(self) -> int:
         """Return cluster time in ms, for the dates of the state and all comparisons with them."""
-        known_ms = self._machine.state.time_ms  # one number, so no lock is needed
+        known_ms = self.machine.state.time_ms  # one number, so no lock is needed
         if self._leading_term is None:
             return known_ms or self.wall_ms()
         return max(known_ms, self._clock.read(self.now_ms(), self.wall_ms()))
@@ -161,30 +162,21 @@ class Driver:
     def state(self) -> Iterator[State]:
         """Return the applied state under the lock; the caller must not await inside."""
         with self.consensus.lock:
-            yield self._machine.state
-
-    @property
-    def machine(self) -> Machine:
-        """The state machine. What changes in it is read under the lock."""
-        return self._machine
+            yield self.machine.state
 
     def check_restored(self, before: restore_pb2.RestoreMark | None = None) -> restore_pb2.RestoreMark:
         """Return the mark of restores. Raises Unavailable during one, or when it is another one than before."""
-        mark = self._machine.state.restore  # one reference, and its message never changes: no lock is needed
+        mark = self.machine.state.restore  # one reference, and its message never changes: no lock is needed
         if mark.phase == restore_pb2.RESTORE_PHASE_RUNNING or (before is not None and mark != before):
             raise being_restored(mark)
         return mark
 
     def freeze(self) -> Frozen:
         """Return the state as it is, to be encoded later. Called with the lock: inside `state`."""
-        return self._machine.freeze()
+        return self.machine.freeze()
 
-    def fill_in(self, target: common_pb2.Range) -> None:
-        """Set each replica's address and health."""
-        self.fill_in_all([target])
-
-    def fill_in_all(self, targets: Sequence[common_pb2.Range]) -> None:
-        """Set each replica's address and health, of many ranges."""
+    def fill_in(self, *targets: common_pb2.Range) -> None:
+        """Set the address and health of each replica of the ranges."""
         with self.state() as state:
             for target, filled in zip(targets, self.view.fill_in(state, targets, self.now_ms()), strict=True):
                 target.CopyFrom(filled)
@@ -194,21 +186,15 @@ class Driver:
         with self.state() as state:
             return tier_stores.tier_url(state, self.settings.tier_url)
 
-    def rights_version(self) -> int:
-        """Return the version of the rights in force; 0: they are not enforced."""
+    def put_versions(self, response: Any) -> None:
+        """Put the versions of the rights in force (0: not enforced), of the token trust and of the quotas into an answer."""
         with self.state() as state:
-            return state.rights.version_in_force
-
-    def tokens_version(self) -> int:
-        """Return the version of what servers check tokens against."""
-        return self._machine.state.tokens.version
-
-    def quotas_version(self) -> int:
-        """Return the version of the quotas."""
-        return self._machine.state.quotas.version
+            response.rights_version = state.rights.version_in_force
+            response.tokens_version = state.tokens.version
+            response.quotas_version = state.quotas.version
 
     def _load_quotas(self) -> None:
-        if self.quotas.book.version != self.quotas_version():
+        if self.quotas.book.version != self.machine.state.quotas.version:
             with self.state() as state:
                 self.quotas.book.load(state.quotas.quotas.values(), state.quotas.version)
 
@@ -228,7 +214,7 @@ class Driver:
     async def audits(self) -> bool:
         """Return whether the audit log is on. Raises NotLeader with a hint, Unavailable."""
         await self.catch_up()
-        return self._machine.state.audit.enabled
+        return self.machine.state.audit.enabled
 
     def knows(self, action: str) -> bool:
         """Whether all members know commands of this action, so that it may be proposed."""
@@ -236,16 +222,16 @@ class Driver:
 
     def knows_level(self, level: int) -> bool:
         """Whether all members have a feature level."""
-        return level <= self._machine.state.cluster_version
+        return level <= self.machine.state.cluster_version
 
     def check_level(self, level: int, what: str) -> None:
         """Raise Unavailable unless all members have a feature level."""
-        check_enabled(level, self._machine.state.cluster_version, what)
+        check_enabled(level, self.machine.state.cluster_version, what)
 
     def is_repeat(self, action: str, request_id: str) -> bool:
         """Whether a request was carried out before: then it is proposed whatever a handler would say of a first one."""
         with self.consensus.lock:
-            return self._machine.has_result(action, request_id)
+            return self.machine.has_result(action, request_id)
 
     async def barrier(self) -> None:
         """Wait until the state includes all acknowledged commands. Raises NotLeader with a hint, Unavailable."""
@@ -304,7 +290,7 @@ class Driver:
         command.DiscardUnknownFields()  # a later member would apply what this one does not know
         command.version = max(command.version, needed_level(command))
         if gated:
-            check_enabled(command.version, self._machine.state.cluster_version, action)
+            check_enabled(command.version, self.machine.state.cluster_version, action)
         command.now_ms = self.time_ms()
         command.time_is_provisional = self._leading_term is None or self._clock.provisional
 
@@ -329,12 +315,12 @@ class Driver:
 
     def note_refusal(self, principal: Principal | None, host: str, call: str, error: RangelogError) -> None:
         """Note that a call was refused for who made it: for the audit log, if this member leads."""
-        if self._leading_term is not None and self._machine.state.audit.enabled:
+        if self._leading_term is not None and self.machine.state.audit.enabled:
             refusal = RefusedCall(str(principal or ""), call, error.code, self.through(principal))
             self.audit.refused(refusal, host, error.message, self.now_ms())
 
     def through(self, principal: Principal | None) -> str:
-        """Return the broker that calls for a principal, as entries of the audit log name it; empty: there is none to name."""
+        """Return the broker that calls for a principal, as entries of the audit log name it; empty: no broker does."""
         if isinstance(principal, Represented) and self.knows_level(LEVEL_BROKERS):
             return str(principal.through)
         return ""
@@ -363,14 +349,14 @@ class Driver:
             self.view.start_leading(self.now_ms())
             self.brokers.start_leading(self.now_ms())
             self.topics.start_leading()
-            self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
+            self._clock.begin(self.now_ms(), self.wall_ms(), self.machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
             self.rebalance = None
             self.shortfalls.clear()
             self.tier_snapshots.start_leading(self.now_ms())
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
-            self.tier_watch.doubt()
+            self.tier_watch.recheck()
             self.audit.clear()
             _log.info("%s leads", self.settings.name)
 
@@ -417,7 +403,7 @@ class Driver:
     async def _note_audit(self) -> None:
         """Put outcomes and refusals into the audit log, if it is on."""
         notes = self.audit.take(self.now_ms())
-        if not notes or not self._machine.state.audit.enabled:
+        if not notes or not self.machine.state.audit.enabled:
             return
         command = pd_state_pb2.Command()
         command.note_audit.notes.extend(notes)
@@ -441,7 +427,7 @@ class Driver:
     async def _upgrade_by_itself(self) -> None:
         """Raise the cluster version once all members announce a higher feature level, unless that is left to an operator."""
         common = finalizing.common_level(each.feature_level for each in self.consensus.status().members)
-        before = self._machine.state.cluster_version
+        before = self.machine.state.cluster_version
         if finalizing.rises_by_itself(before, common, auto_finalize=self.settings.auto_finalize):
             await self.raise_cluster_version(common)
 

@@ -32,7 +32,7 @@ async def group_to_join(settings: PdSettings) -> Configuration:
         )
     found = await _ask(settings)
     directory.mkdir(parents=True, exist_ok=True)
-    _write(directory, found)
+    group_file.write(directory / "group", found)
     return found
 
 
@@ -40,11 +40,7 @@ def note_group(data_dir: Path, begun: Configuration) -> None:
     """Keep the group that this member began, for a later start with --join. Raises OSError, Corruption."""
     directory = data_dir / "raft"
     if group_file.read(directory / "group") is None:
-        _write(directory, begun)
-
-
-def _write(directory: Path, found: Configuration) -> None:
-    group_file.write(directory / "group", found)
+        group_file.write(directory / "group", begun)
 
 
 async def _ask(settings: PdSettings) -> Configuration:

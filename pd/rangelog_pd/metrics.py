@@ -1,5 +1,5 @@
-"""What a placement driver exports, and whether it is ready. Every member exports its own work and its view of the group; what
-is said of the cluster as a whole comes from the leader alone, so that nothing is counted twice.
+"""The figures that a placement driver exports, and whether it is ready. Every member exports its own work and its view of the
+group; what is said of the cluster as a whole comes from the leader alone, so that nothing is counted twice.
 
 What holds: a scrape reads counters and the lengths of tables and indexes, and looks at the registered servers and brokers; it
 never reads a table of streams or ranges. Ranges with too few copies are counted as `pdctl cluster status` counts them: up to
@@ -30,7 +30,7 @@ BEHIND_MAX = 1_000
 
 @dataclass(slots=True)
 class ClusterFacts:
-    """What a leader knows of the cluster."""
+    """The leader's figures of the cluster."""
 
     servers: dict[str, str] = field(default_factory=dict)  # the health of each, in a word
     silent_s: dict[str, float] = field(default_factory=dict)  # since the last heartbeat

@@ -82,7 +82,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a stream asks of the servers of its replicas."""
+    """The conditions of a stream on the servers of its replicas."""
 
     zones_min: int = 0
     labels: frozenset[str] = frozenset()
@@ -148,7 +148,7 @@ class Spread:
         return self.zones_min - len(self._spanned) >= max(1, self._free)
 
     def counts(self, candidate: Candidate) -> tuple[int, int]:
-        """Return how many replicas are in a server's zone, and in its rack. What has no name is not taken for one place."""
+        """Return how many replicas are in a server's zone, and in its rack. Unnamed zones and racks are not one place."""
         if not candidate.zone and not candidate.rack:
             return 0, 0
         in_rack = self.racks.get((candidate.zone, candidate.rack), 0) if candidate.rack else 0

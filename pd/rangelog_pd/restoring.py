@@ -2,7 +2,7 @@
 
 What holds: the data directory must be new; the file is checked whole before anything is written; the directory appears whole or
 not at all. The new group has another identity than the one that saved the state: a member of that one cannot connect, so the
-two never mix. What the lost group gave after the save is not given again (state/restored.py).
+two never mix. Ids and epochs that the lost group gave after the save are not given again (state/restored.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state as a file, given out in pieces.
 
 What holds: a file is of the state at one entry, behind a barrier; rows are encoded as they are asked for, so what is kept is
-the rows (they do not change) and one piece; a save that nobody continues is forgotten; few are under way at a time.
+the rows (they do not change) and one piece; a save without further calls is forgotten; few are under way at a time.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class TierSnapshots:
         return size
 
     def _forget_old(self, store: ObjectStore, cluster_id: str) -> None:
-        """Keep the last ones. What cannot be deleted now is deleted after the next one."""
+        """Keep the last ones. A snapshot that cannot be deleted now is deleted after the next one."""
         with suppress(RangelogError):
             keys = [each.key for each in store.list(snapshot_prefix(cluster_id)) if parse_snapshot_key(each.key)]
             for key in sorted(keys)[: -self._driver.settings.tier_snapshot_count]:

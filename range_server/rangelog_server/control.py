@@ -76,7 +76,7 @@ class ControlPlane(RangeServerServicer):
             incarnation=self._identity.incarnation,
             boot=self._identity.boot,
             data_address=self._data_address,
-            log_end=wal.told_end,
+            log_end=wal.reported_end,
             used_bytes=wal.used_bytes,
             replica_count=len(self._store.replicas),
             connection_count=len(self._plane.connections),

@@ -1,4 +1,4 @@
-"""What the control plane tells operators of a replica's batches: where one lies, and the checksums of all of them.
+"""The batches of a replica, for the control plane's operators: where one lies, and the checksums of all of them.
 
 What holds: a page is bounded in batches and, where batches are read, in bytes; reads bypass the caches, run on one thread for
 all callers and never block the event loop. Damage that such a read finds quarantines the replica, as a scrub does.

@@ -1,4 +1,4 @@
-"""What a range server exports, and whether it is ready.
+"""The figures that a range server exports, and whether it is ready.
 
 What holds: a scrape reads counters and lengths, and asks the operating system for the room on one disk; it never reads the
 replicas one by one.
@@ -137,7 +137,7 @@ FIGURES: Sequence[Figure[ServerFacts]] = (*_APPENDS, *_LOG, *_CLUSTER)
 
 
 class Watched:
-    """What the endpoint of one range server asks. `agent` is set once it exists."""
+    """The sources of one range server's endpoint. `agent` is set once it exists."""
 
     def __init__(self, store: Store, plane: DataPlane, calls: CallTally, data_dir: Path, capacity_bytes: int) -> None:
         """`calls`: those of the control plane. `capacity_bytes`: the setting, 0 for the disk's."""

@@ -1,1 +1,2 @@
-"""What the two servers share: the gRPC server, logs, the lock of a data directory, how a process starts, stops and fails."""
+"""The common parts of the servers: the gRPC server, logs, the lock of a data directory, how a process starts, stops and
+fails."""

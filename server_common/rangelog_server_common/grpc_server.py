@@ -180,7 +180,7 @@ _CALLER: ContextVar[tuple[Principal | None] | None] = ContextVar("caller", defau
 
 
 def current_caller(context: Any, *, tls: bool) -> Principal | None:
-    """Return whom the call counts for that is being handled; None: nobody knows, without TLS. Raises HandshakeFailed."""
+    """Return the principal for whom the call that is being handled counts; None without TLS. Raises HandshakeFailed."""
     found = _CALLER.get()
     if found is not None:
         return found[0]
@@ -193,7 +193,7 @@ def _shows_bearer(context: Any) -> bool:
 
 
 def certificate_of(context: Any) -> Principal:
-    """Return whom the certificate of a caller over TLS names. Raises HandshakeFailed where that names nobody."""
+    """Return whom the certificate of a caller over TLS names. Raises HandshakeFailed for a certificate without a principal."""
     shown = context.auth_context()
     uris, names = (
         [each.decode(errors="replace") for each in shown.get(key, ())] for key in ("peer_uri", "x509_common_name")
@@ -246,7 +246,7 @@ class GrpcServer:
         verifier: TokenVerifier | None = None,
         rules: CallRules = RULES,
     ) -> None:
-        """`port`: what the server is, for those who may use it with TLS. `refused`: is told of each refused caller.
+        """`port`: what the server is, for those who may use it with TLS. `refused`: called with each refused caller.
 
         `token`: the shared secret. `verifier`: of tokens, which are accepted in place of certificates then.
         `rules`: who may make its calls.

@@ -1,8 +1,8 @@
-"""The recent entries of a process's log, in memory. A core: it is told times, and waits for nothing.
+"""The recent entries of a process's log, in memory. A core: its caller gives the times, and it waits for nothing.
 
 What holds: entries have consecutive numbers from 1 on; the ring has at most so many entries and so many bytes, the newest ones;
-a page has at most `limit` entries and PAGE_BYTES_MAX bytes, in order; who reads on after the last number of a page sees each
-entry once, or is told how many are gone.
+a page has at most `limit` entries and PAGE_BYTES_MAX bytes, in order; a reader that goes on after the last number of a page
+gets each entry once, or the number of those that are gone.
 
 Example: `ring.add("info", 1_700_000_000_000, '{"event": "serving"}'); ring.read(limit=100).entries`.
 """
@@ -98,7 +98,7 @@ class LogRing:
 
 
 def rank_of(level: str) -> int:
-    """Return the place of a level among LEVELS; that of info for one that is none of them."""
+    """Return the place of a level among LEVELS; that of info for any other."""
     return LEVELS.index(level if level in LEVELS else "info")
 
 

@@ -2,7 +2,7 @@
 
 What holds: a line has the time (UTC), level, event, logger, role and name of the process, and what else is known. It is JSON,
 or key=value with `logfmt`; "auto" is text for people on a terminal, JSON elsewhere. The secrets that a process was given, and
-what looks like a signed token, are in no line, whoever logs them. The newest lines stay in memory as well, as JSON:
+what looks like a signed token, are in no line of any logger. The newest lines stay in memory as well, as JSON:
 recent_log.py. Needs structlog (a server extra).
 """
 
@@ -68,7 +68,7 @@ def _renderer(log_format: LogFormat) -> structlog.typing.Processor:
 
 
 def _in_order(_logger: Any, _method: str, event: Any) -> Any:
-    """What every line has comes first, so that lines can be read one below the other."""
+    """Put the fields that every line has first, so that lines can be read one below the other."""
     return {key: event[key] for key in _FIRST_KEYS if key in event} | event
 
 

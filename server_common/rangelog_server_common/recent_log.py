@@ -22,7 +22,7 @@ _CUT_LENGTH = 300
 
 
 class RecentLog:
-    """The ring of a process, and the number that tells this process from the one after a restart."""
+    """The ring of a process, and a number that is another one after a restart."""
 
     def __init__(self, ring: LogRing | None = None) -> None:
         self.begin(ring)

@@ -1,7 +1,7 @@
-"""What one process knows of the tier: checked at start, and again after whatever makes that doubtful.
+"""The state of the tier, as one process sees it: checked at start, and again on request, as after a failing use.
 
 What holds: `error` is what the last check came to, empty before the first one and while the tier works. A failing tier is
-checked again with pauses, so that its return is seen; a working one only when it is doubted. A check never ends the process.
+checked again with pauses, so that its return is seen; a working one only on request. A check never ends the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rangelog_core.errors import RangelogError
 
 PAUSE_S = 1.0
 PAUSE_S_MAX = 15.0
-"""Between two checks, also of a tier that works and is doubted again and again."""
+"""Between two checks, also of a tier that works and is to be checked again and again."""
 LIMIT_S = 180.0
 """After it a check counts as failed: a directory that hangs never answers."""
 ERROR_LENGTH_MAX = 500
@@ -30,25 +30,25 @@ class TierWatch:
     def __init__(self, check: Callable[[], Awaitable[None]]) -> None:
         """`check` raises what is wrong with the tier."""
         self._check = check
-        self._doubted = asyncio.Event()
+        self._wanted = asyncio.Event()
         self.error = ""
 
-    def doubt(self) -> None:
+    def recheck(self) -> None:
         """Check the tier soon."""
-        self._doubted.set()
+        self._wanted.set()
 
     async def run(self) -> None:
         """Check until cancelled."""
         pause_s = PAUSE_S
         while True:
-            self._doubted.clear()
+            self._wanted.clear()
             self._note(await self._problem())
             if self.error:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
                 continue
             pause_s = PAUSE_S
-            await self._doubted.wait()
+            await self._wanted.wait()
             await asyncio.sleep(pause_s)
 
     async def _problem(self) -> str:
@@ -84,7 +84,7 @@ class WatchTask:
         if self._task is None:
             self._task = asyncio.create_task(self._watch.run())
         else:
-            self._watch.doubt()
+            self._watch.recheck()
 
     async def close(self) -> None:
         """Stop; idempotent."""

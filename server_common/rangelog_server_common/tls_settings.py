@@ -63,7 +63,7 @@ class TlsSettings(BaseSettings):
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach "host:port". An address that is none counts: it cannot be listened on."""
+    """Whether only this machine can reach "host:port". A malformed address counts: it cannot be listened on."""
     try:
         host, _ = split_address(address, port_min=0)
     except InvalidArgument:

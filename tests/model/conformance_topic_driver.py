@@ -59,7 +59,7 @@ class TopicDriver:
         """Fence the former owner, end what it left open, begin a range. Raises StreamSealed."""
         name = self.stream(shard_id).name
         self.do(pd_pb2.OpenWriterResponse, open_writer=pd_pb2.OpenWriterRequest(name=name))
-        last = self.machine.state.last_range(self.stream(shard_id).stream_id)
+        last = self.machine.state.ranges.of(self.stream(shard_id).stream_id).last()
         if last is not None and last.state == common_pb2.RANGE_STATE_OPEN:
             self.seal(shard_id, self.stream(shard_id).epoch, end_offset)
         self.begin_range(shard_id, end_offset)
@@ -74,7 +74,7 @@ class TopicDriver:
     def seal(self, shard_id: int, epoch: int, end_offset: int, *, create_next: bool = False) -> None:
         """End the last range. Raises WriterFenced, StreamSealed."""
         stream = self.stream(shard_id)
-        last = self.machine.state.last_range(stream.stream_id)
+        last = self.machine.state.ranges.of(stream.stream_id).last()
         request = pd_pb2.SealRangeRequest(
             stream_id=stream.stream_id,
             range_index=last.index,
@@ -107,7 +107,7 @@ class TopicDriver:
     def end_of(self, shard_id: int, epoch: int, end_offset: int) -> topic_pb2.ShardEnd:
         """The end of a shard as an owner of that epoch claims it."""
         stream = self.stream(shard_id)
-        last = self.machine.state.last_range(stream.stream_id)
+        last = self.machine.state.ranges.of(stream.stream_id).last()
         return topic_pb2.ShardEnd(
             shard_id=shard_id,
             stream_id=stream.stream_id,

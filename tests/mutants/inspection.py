@@ -44,7 +44,7 @@ INSPECTION: tuple[Mutant, ...] = (
     rare("health-ignores-short-ranges", "a cluster with too few copies is called healthy", _HEALTH,
          "    if count:\n", "    if False:\n", _HEALTH_TEST),
     rare("health-ignores-open-ranges", "an open range on too few servers counts as whole", "rangelog_pd.state.store",
-         "            (self.open_short, lacks and is_open),\n", "            (self.open_short, False),\n", _HEALTH_TEST),
+         "        mark(self.open_short, key, present=lacks and is_open)\n", "", _HEALTH_TEST),
     rare("health-takes-the-named-for-the-copied", "a member that has still to copy counts as a copy",
          "rangelog_pd.reconcile.shortfalls", "        if view.upkeep.repairs.copying:\n", "        if False:\n", _HEALTH_TEST),
     rare("refuses-no-replicas", "a stream gets more replicas than there are servers", "rangelog_pd.handlers.streams",

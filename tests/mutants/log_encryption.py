@@ -149,7 +149,7 @@ LOG_ENCRYPTION: tuple[Mutant, ...] = (
         "new-segment-hides-an-older-copy",
         "an older copy of an encrypted log is not found out, and acked records are lost",
         _LOG,
-        "                self._found[self._current.sequence] = last.told_end\n",
+        "                self._found[self._current.sequence] = last.reported_end\n",
         "",
         _STORE_TEST,
     ),

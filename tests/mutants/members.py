@@ -15,7 +15,7 @@ MEMBERS: tuple[Mutant, ...] = (
     rare("members-out-of-reach", "a change is begun that leaves no majority that answers", f"{_RULES}.member_changes",
          "        if not self._has_majority(wanted):\n", "        if False:\n", _TEST),
     rare("members-strangers-disturb", "a removed member raises the term of those that have a leader", f"{_RULES}.raft",
-         "        if peer not in self._configuration.voters and self._hears_a_leader():\n", "        if False:\n", _TEST),
+         "        if peer not in self.configuration.voters and self._hears_a_leader():\n", "        if False:\n", _TEST),
     rare("members-removed-never-stand", "the only member that has its own removal can neither win nor let another win",
          f"{_RULES}.raft", "not (self.votes or self._is_being_removed)", "not self.votes", _TEST),
     rare("members-removed-always-stand", "a member whose removal is committed disturbs the group", f"{_RULES}.member_changes",

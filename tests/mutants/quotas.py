@@ -48,7 +48,7 @@ QUOTAS: tuple[Mutant, ...] = (
     rare("quotas-version-stays", "servers do not hear of a removal", _STATE,
          "    table.quotas.remove(key)\n    table.version += 1\n", "    table.quotas.remove(key)\n", _PD),
     rare("quotas-forgotten-by-snapshots", "a restarted placement driver has no quotas", _SNAPSHOT,
-         "            (pd_state_pb2.SECTION_KIND_QUOTAS, state.quotas.quotas.freeze(), _same),\n", "", _PD),
+         '"quotas": lambda state: state.quotas.quotas.freeze()', '"quotas": lambda state: []', _PD),
     rare("quotas-stale-on-the-driver", "a placement driver holds calls by the quotas of its start", _DRIVER,
          "        self.quotas.refresh = self._load_quotas\n", "", _CALLS),
     rare("quotas-administrators-held", "who wants to lift a quota is held off by it", _GUARD,

@@ -44,5 +44,5 @@ RESTORES: tuple[Mutant, ...] = (
     rare("restore-stores-unsaved", "a snapshot does not say where the first store is", "rangelog_pd.tier_snapshots",
          "                tier_url=tier_url(state, driver.settings.tier_url),\n", "", "pd/test_tier_snapshots.py"),
     rare("restore-counts-the-gap", "a restored stream has a million ranges", "rangelog_pd.handlers.streams",
-         "    found.range_count = len(state.ranges_of(stream.stream_id))\n", "", _PDCTL_TEST),
+         "    found.range_count = len(state.ranges.of(stream.stream_id))\n", "", _PDCTL_TEST),
 )  # fmt: skip

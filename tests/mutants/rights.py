@@ -44,7 +44,7 @@ RIGHTS: tuple[Mutant, ...] = (
     rare("rights-forgotten-by-snapshots", "a restarted placement driver lets everybody in", _SNAPSHOT,
          "        rights_enforced=state.rights.enforced,\n", "", _PD),
     rare("rights-rules-forgotten-by-snapshots", "a restarted placement driver lets nobody in", _SNAPSHOT,
-         "            (pd_state_pb2.SECTION_KIND_ACCESS_RULES, state.rights.rules.freeze(), _same),\n", "", _PD),
+         '"access_rules": lambda state: state.rights.rules.freeze()', '"access_rules": lambda state: []', _PD),
     rare("rights-off-is-a-version", "servers refuse everybody though rights are not enforced", _TABLE,
          "        return self.version if self.enforced else 0\n", "        return self.version\n", _PD),
     rare("rights-verb-ignored", "a reader trims", _CALLS, "        if not given & verbs:\n", "        if not given:\n", _API),

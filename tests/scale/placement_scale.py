@@ -123,7 +123,7 @@ class Cluster:
         """What a placement takes that reads and compares all candidates, on average."""
         began = time.process_time()
         for _ in range(count):
-            place(self.view.candidates(self.machine.state, self.driver.now_ms()), replicas=3, acks=2)
+            place(self.view.fleet.candidates(self.machine.state, self.driver.now_ms()), replicas=3, acks=2)
         return (time.process_time() - began) / count
 
     async def report_all(self) -> None:

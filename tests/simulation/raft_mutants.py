@@ -68,8 +68,8 @@ def _compact_in_place(self: RaftJournal, entries: list[JournalEntry]) -> None:
         return
     kept, self._entries, self._positions = list(entries), [], []
     self._files.truncate(self._fd, 16)  # behind the head
-    self._end = 16
-    self._durable_index = 0
+    self.size_bytes = 16
+    self.durable_index = 0
     for entry in kept:
         self.append(*entry)
     self._dirty = True
@@ -120,7 +120,7 @@ def _go_on_after_a_failed_flush(self: RaftJournal) -> None:
         except OSError:
             pass
         self._dirty = False
-        self._durable_index = self.last_index
+        self.durable_index = self.last_index
 
 
 def run_seed(seed: int) -> list[str]:

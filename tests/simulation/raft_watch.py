@@ -227,6 +227,6 @@ class Watch:
         position = index - journal.first_index
         if not 0 <= position < len(journal._positions):
             return  # a snapshot holds it
-        end = journal._positions[position + 1] if position + 1 < len(journal._positions) else journal._end
+        end = journal._positions[position + 1] if position + 1 < len(journal._positions) else journal.size_bytes
         if not process.disk.directory.surely_holds("journal", end):
             self.violations.append(f"{process.name} {what} entry {index} before it was flushed")

@@ -228,10 +228,10 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
         if server.store is not None
         for replica in [server.store.replicas.get((each.stream_id, each.index))]
     )
-    if leaving := [member.server for member in each.replicas if member.server in cluster.state.draining]:
+    if leaving := [member.server for member in each.replicas if member.server in cluster.state.modes.draining]:
         return f"range {each.stream_id}/{each.index} is open, and its place on {leaving[0]} is to go: {copies}"
     wanted = cluster.state.streams[each.stream_id].config.replicas
-    there = [name for name in cluster.servers if name not in cluster.state.draining]
+    there = [name for name in cluster.servers if name not in cluster.state.modes.draining]
     if len(copies) < min(wanted, len(there)) and cluster.state.cluster_version >= LEVEL_OPERATIONS:
         return f"range {each.stream_id}/{each.index} is open, and there are servers for {wanted} members: {copies}"
     gone = [copy for copy in copies if copy.endswith("another incarnation")]

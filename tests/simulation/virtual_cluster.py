@@ -257,7 +257,7 @@ class VirtualCluster:
             if action == "set_cluster_version" and machine.state.cluster_version >= LEVEL_PACKING:
                 for stream_id, stream in machine.state.streams.items():
                     self.trimmed_before_packing.setdefault(stream_id, stream.trim_offset)
-            if action == "replace_replica" and parsed.replace_replica.lost.server in machine.state.draining:
+            if action == "replace_replica" and parsed.replace_replica.lost.server in machine.state.modes.draining:
                 moved = parsed.replace_replica
                 self._given_away.setdefault((moved.stream_id, moved.range_index), set()).add(moved.lost.server)
         if action in ("create_range", "seal_range", "seal_ranges"):

@@ -54,7 +54,7 @@ async def strike(clients: Clients) -> None:
     if clients.lives_on(first):
         clients.kill(first)
     await asyncio.sleep(chance.choice([0.0, 0.0, 2.0]))
-    found: Any = cluster.state.last_range(life.stream_id)
+    found: Any = cluster.state.ranges.of(life.stream_id).last()
     if found is None or found.state != common_pb2.RANGE_STATE_OPEN or len(found.replicas) < 3:
         return
     members = [member.server for member in found.replicas]

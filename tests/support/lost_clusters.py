@@ -40,7 +40,7 @@ class LostCluster:
         """A writer opens the stream, appends, and seals its range."""
         row = self.pd.state.streams[stream_id]
         epoch = self.pd.open_writer(row.name).stream.epoch
-        last = self.pd.state.last_range(stream_id)
+        last = self.pd.state.ranges.of(stream_id).last()
         if last is not None and last.state == common_pb2.RANGE_STATE_OPEN:
             return self.pd.seal(stream_id, last.index, epoch, last.start_offset + records).range
         made = self.pd.create_range(stream_id, epoch, row.next_offset, *SERVERS)
@@ -135,7 +135,7 @@ class LostCluster:
         if kind == "append":
             self.append(stream_id, random.randrange(0, 9))
         elif kind == "upload":
-            for each in self.pd.state.ranges_of(stream_id).values():
+            for each in self.pd.state.ranges.of(stream_id).values():
                 if each.state == common_pb2.RANGE_STATE_SEALED and each.tiered_end_offset < each.end_offset:
                     if random.random() < 0.15:
                         continue  # a hole
@@ -152,12 +152,12 @@ class LostCluster:
         elif kind == "manifest":
             self.write_manifest(stream_id)
         elif kind == "open":
-            last = self.pd.state.last_range(stream_id)
+            last = self.pd.state.ranges.of(stream_id).last()
             if last is None or last.state == common_pb2.RANGE_STATE_SEALED:
                 self.open_range(stream_id)
 
     def _repack_some(self, stream_id: int, random: Random) -> None:
-        live, ranges = self.live(stream_id), self.pd.state.ranges_of(stream_id)
+        live, ranges = self.live(stream_id), self.pd.state.ranges.of(stream_id)
         starts = {each.start_offset for each in ranges.values()}
         ends = {each.end_offset for each in ranges.values() if each.state == common_pb2.RANGE_STATE_SEALED}
         for low in range(len(live) - 1):

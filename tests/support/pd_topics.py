@@ -106,7 +106,7 @@ class TopicCalls:
         """Open the shard's stream and seal a range of `count` records."""
         self.open(topic_id, shard_id)
         stream = self.stream(topic_id, shard_id)
-        last = self.pd.state.last_range(stream.stream_id)
+        last = self.pd.state.ranges.of(stream.stream_id).last()
         self.pd.seal(stream.stream_id, last.index, stream.epoch, last.start_offset + count)
 
     def open(self, topic_id: int, shard_id: int) -> common_pb2.Range:
@@ -137,7 +137,7 @@ class TopicCalls:
 def true_end(state: Any, shard: topic_pb2.Shard) -> dict[str, Any]:
     """The fields of a ShardEnd that names what the state has."""
     stream = state.streams[shard.stream_id]
-    last = state.last_range(shard.stream_id)
+    last = state.ranges.of(shard.stream_id).last()
     fields = {
         "shard_id": shard.shard_id,
         "stream_id": shard.stream_id,

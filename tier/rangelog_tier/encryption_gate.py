@@ -11,7 +11,7 @@ from rangelog_proto.v1 import pd_pb2
 async def check_cluster_encrypts(pd: PdClient, *, timeout_s: float) -> None:
     """Raise Unavailable below the cluster version of encrypted objects; it never falls, so one success is enough.
 
-    An earlier placement driver would drop what it is told of keys, so this is asked before an object is prepared.
+    An earlier placement driver would drop the fields about keys, so this is asked before an object is prepared.
     """
     version = (
         await pd.call(pd_pb2.DescribeClusterRequest(), pd_pb2.DescribeClusterResponse, timeout_s=timeout_s)

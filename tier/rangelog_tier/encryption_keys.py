@@ -101,7 +101,7 @@ class KeyDirectory:
         return text
 
     def make_current(self, key_id: str) -> None:
-        """Wrap new data keys by the key of this id. Raises EncryptionKeyMissing: there is none; InvalidArgument."""
+        """Wrap new data keys by the key of this id. Raises EncryptionKeyMissing: no key has this id; InvalidArgument."""
         self._key(key_id)
         path = Path(self.path) / CURRENT
         hidden = path.with_name(f".{CURRENT}.{os.getpid()}")
@@ -115,7 +115,7 @@ class KeyDirectory:
             raise InvalidArgument(f"the current key cannot be changed: {error.strerror}: {path}") from error
 
     def wrap(self, key_id: str, data_key: bytes) -> bytes:
-        """See KeyProvider: eight bytes that tell keys apart, a random nonce, the encrypted key with its tag."""
+        """See KeyProvider: eight bytes that identify the key, a random nonce, the encrypted key with its tag."""
         key = self._key(key_id)
         nonce = os.urandom(_NONCE_BYTES)
         return _check(key) + nonce + bytes(aes_gcm(key).encrypt(nonce, data_key, key_id.encode()))

@@ -32,7 +32,7 @@ _MATERIAL_BYTES_MAX = 64 * 1024
 
 
 class _Kms(pe.KmsClient):  # type: ignore[misc]
-    """What Parquet's key tools ask."""
+    """The interface that Parquet's key tools call."""
 
     def __init__(self, keys: KeyProvider) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ _ciphers_lock = threading.Lock()
 
 
 def cipher_of(store: ObjectStore) -> ObjectCipher | None:
-    """Return what encrypts and decrypts the objects of a store, by the keys that it was opened with; None: there are none.
+    """Return the cipher of a store's objects, by the keys that it was opened with; None: it was opened without keys.
 
     Stores with the same keys share it, so a tier that is opened again and again (its check does) asks for no key again.
     """

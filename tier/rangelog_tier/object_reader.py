@@ -223,7 +223,7 @@ class ObjectReader:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the object tells of itself. Keys and values that are no text are left out."""
+        """The metadata in the object's footer. Keys and values that are no text are left out."""
         told: dict[str, str] = {}
         for name, value in (self._parquet.schema_arrow.metadata or {}).items():
             with suppress(UnicodeDecodeError):

@@ -1,6 +1,6 @@
 """The interface of an object store, and its checks. Blocking; safe to use from several threads.
 
-What holds for every implementation: an object appears whole or not at all; `put_if_absent` has exactly one winner, and so has
+What holds: for every implementation, an object appears whole or not at all; `put_if_absent` has exactly one winner, and so has
 `replace` among those that name one etag; a missing object is ObjectNotFound, a failing store is Unavailable, never the other
 way round.
 """

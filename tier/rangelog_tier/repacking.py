@@ -301,7 +301,7 @@ def plan_new_keys(
 ) -> list[Repack]:
     """Return the repacks, one for each range or run of ranges, of what is in clear or encrypted by another key than `key_id`.
 
-    What `others` repack is left out: it gets the current key by that. Arguments else as in `plan_repacks`.
+    Objects that `others` repack are left out: they get the current key by that. Arguments else as in `plan_repacks`.
     """
     taken = {each.object_id for work in others for each in work.objects}
     return [

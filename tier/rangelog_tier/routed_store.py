@@ -1,4 +1,4 @@
-"""The object stores of a tier as one: each call goes to the store that has the object, which its key tells (tier_stores.py).
+"""The object stores of a tier as one: each call goes to the store that has the object, by its key (tier_stores.py).
 
 What holds: a store is opened when the first call needs it, so a former one that is away troubles only who reads from it. The
 listing has from each store the objects that belong there. A manifest is in the last store only: one that is put there is

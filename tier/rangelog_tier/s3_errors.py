@@ -1,4 +1,4 @@
-"""What boto3 and an S3 server say went wrong, as errors that name the cause and what to do about it.
+"""Errors of boto3 and of an S3 server, as errors that name the cause and what to do about it.
 
 What holds: only an S3 error that says "no such key" is ObjectNotFound; credentials, rights, expired tokens and clocks are
 AccessDenied, everything else that may pass is Unavailable. A message is one line, without the URL and without secrets.

@@ -53,7 +53,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class S3Finding:
-    """What one step found. `state`: OK, FAILED or SKIPPED."""
+    """The result of one step. `state`: OK, FAILED or SKIPPED."""
 
     check: str
     state: str

@@ -1,4 +1,4 @@
-"""What an S3 server's answer to a GET says of itself: which bytes it has, and how long the object is.
+"""The headers of an S3 server's answer to a GET: which bytes it has, and how long the object is.
 
 What holds: only an object that by the answer's own words lacks bytes is too short. An answer with fewer bytes, or with others,
 than were asked for says nothing of the object.

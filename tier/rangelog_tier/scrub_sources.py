@@ -1,4 +1,4 @@
-"""What a scrub reads: the store's listing and the state's committed objects, both by key, a page at a time."""
+"""The sources of a scrub: the store's listing and the state's committed objects, both by key, a page at a time."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class ScrubFinding:
 
 @dataclass(slots=True)
 class ScrubCounts:
-    """What was seen. `young`: not in the state, within the grace; `deleted`: tombstones whose object is still stored."""
+    """The objects that were seen. `young`: not in the state, within the grace; `deleted`: tombstones whose object is still
+    stored."""
 
     stored: int = 0
     committed: int = 0
@@ -212,7 +213,7 @@ class TierScrub:
     # ---- repairs
 
     async def _without_orphans(self, orphans: Sequence[ScrubFinding]) -> list[ScrubFinding]:
-        """Remove orphans, if that is wanted, after a second look: one that the state has by now is none."""
+        """Remove orphans, if that is wanted, after a second look: an object that the state has by now is not an orphan."""
         if not self._repair or not orphans:
             return list(orphans)
         known = {each.object_id for each in (await self._find(each.object_id for each in orphans)).objects}

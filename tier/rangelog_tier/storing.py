@@ -27,7 +27,7 @@ EARLIER_TRY = "an earlier try, which encrypted it with another data key"
 def store_object(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> str:
     """Store the file and compare the stored object with it.
 
-    Returns the difference in words, empty when there is none: then, and only then, the object may be committed. Raises
+    Returns the difference in words, empty for equal bytes: then, and only then, the object may be committed. Raises
     ObjectNotFound, Unavailable.
     """
     taken = False

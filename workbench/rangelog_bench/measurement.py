@@ -98,7 +98,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def latency_details(latencies_s: Iterable[float]) -> dict[str, Any]:
-    """Percentiles in ms of latencies in seconds, and their number; raises ValueError when there is none."""
+    """Percentiles in ms of latencies in seconds, and their number; raises ValueError for no latency."""
     ordered = array("d", sorted(latencies_s))
     if not ordered:
         raise ValueError("nothing was measured")

@@ -262,7 +262,7 @@ async def _fill_tier(cold: Rangelog, effort: Effort) -> tuple[str, int]:
 
 
 async def _measure_gets(cold: Rangelog, server: S3Server, emit: Emit) -> None:
-    """What the server itself gives away: whole objects, one after the other, on one connection."""
+    """The rate of the server itself: whole objects, one after the other, on one connection."""
     keys = await asyncio.to_thread(_list_keys, server.port)
     meter = Meter({**cold.pids(), "s3": server.process.pid})
     started_s = now()

@@ -28,7 +28,7 @@ def scratch(parent: Path) -> Iterator[Path]:
 
 
 def file_system_of(path: Path) -> str:
-    """The type of file system that `path` is on, as the kernel names it; empty when it cannot be told."""
+    """The type of file system that `path` is on, as the kernel names it; empty when it is unknown."""
     try:
         mounts = Path("/proc/mounts").read_text().splitlines()
     except OSError:

@@ -59,7 +59,7 @@ _WORKED = {
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Ratios to the floor, 0 to about 1, higher is better; `quiet`: nobody else used the machine much."""
+    """Ratios to the floor, 0 to about 1, higher is better; `quiet`: no other process used the machine much."""
 
     timed: dict[str, float]
     worked: dict[str, float]
@@ -90,7 +90,7 @@ def combine(rounds: Sequence[Round]) -> dict[str, float]:
 
 
 def slower(kept: Mapping[str, float], found: Mapping[str, float]) -> list[str]:
-    """What became slower than the margin allows, in words. A ratio that was not kept is not judged."""
+    """Return the ratios that fell by more than the margin, in words. A ratio that was not kept is not judged."""
     return [
         f"{name} is {kept[name] / found[name]:.1f} times slower than it was against the floor of the same run"
         for name in found

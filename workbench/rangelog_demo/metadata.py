@@ -58,7 +58,7 @@ class StreamMetadata:
         return ranges[-1]
 
     async def leader(self) -> str:
-        """Name of the placement driver that leads; raises Unavailable when there is none."""
+        """Name of the placement driver that leads; raises Unavailable without a leader."""
         cluster = await self._describe()
         for member in cluster.members:
             if member.leader:

@@ -1,6 +1,7 @@
-"""For whom a program calls: a broker tells the placement driver who asked its REST interface, and how a token is bound.
+"""For whom a program calls: a broker names the caller of its REST interface to the placement driver, with the bounds of its
+token.
 
-What holds: only the task that serves a request speaks for its principal. What that task starts is the process's own: lookups
+What holds: only the task that serves a request speaks for its principal. Tasks that it starts act for the process: lookups
 that requests share, and work that outlives them. So no call of another request, or of the broker, counts as the principal's.
 """
 
@@ -41,7 +42,7 @@ _ACTING: ContextVar[tuple[Metadata, asyncio.Task[object] | None] | None] = Conte
 
 @contextmanager
 def acting_for(principal: Principal | None, bounds: Bounds | None = None) -> Iterator[None]:
-    """Make the calls of this task for a principal, in a `with` block. None: nobody is known, they are the process's own.
+    """Make the calls of this task for a principal, in a `with` block. None: without a principal, they are the process's own.
 
     `bounds`: what the principal's token is bound to.
     """
@@ -67,10 +68,10 @@ def represented(caller: Principal | None, said: str, within: str, port: Port) ->
     """Return whom a call counts for, of which its caller says "role:name", and what that one's token is bound to, if it is.
 
     Brokers are believed, by the role in their certificate, and only at the API of a placement driver: that is where changes go
-    that REST asks for. Anybody else is refused. To ignore what it says would record its change under a name that it did not
-    mean, and nobody would hear that it tried to speak for another.
+    that REST asks for. Anybody else is refused. To ignore the header would record the change under another name than the
+    caller meant, and hide the attempt.
 
-    Raises RoleForbids; InvalidArgument where it names nobody who may use REST.
+    Raises RoleForbids; InvalidArgument where it names no principal that may use REST.
     """
     if caller is None or caller.role is not Role.BROKER or port is not Port.PD_API:
         raise RoleForbids(f"{caller or 'a caller without a certificate'} may not call the {port} for another principal")

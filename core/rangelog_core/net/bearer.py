@@ -1,8 +1,8 @@
-"""The certificate of who has none, and shows a token: it is public, with its key, and stands for nobody.
+"""The certificate of who has none, and shows a token: it is public, with its key, and stands for no principal.
 
 gRPC for Python has no port where a client's certificate is optional: it is required, or never asked for. So a client without
-one shows this one, and ports that accept tokens trust it, beside the authorities. What holds: whoever shows it is known by the
-token alone; it is the certificate of no authority, so nothing that its key signs is accepted; no other port trusts it.
+one shows this one, and ports that accept tokens trust it, beside the authorities. What holds: its holder is known by the token
+alone; it is the certificate of no authority, so nothing that its key signs is accepted; no other port trusts it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What all writers and readers on the connections of one client may have under way together.
+"""The bytes and requests that all writers and readers of one client may have under way together.
 
-What holds: whoever has nothing under way may begin, so nobody waits for ever for others; beyond that, appends wait while the
-budget is used up, and a reader beyond it gets the least credit that keeps it going. Memory is bounded by the budget and a
-small part for each writer and reader, however many there are.
+What holds: a writer or reader with nothing under way may begin, so none waits for ever for others; beyond that, appends wait
+while the budget is used up, and a reader beyond it gets the least credit that keeps it going. Memory is bounded by the budget
+and a small part for each writer and reader, however many there are.
 """
 
 from __future__ import annotations

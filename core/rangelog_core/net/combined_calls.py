@@ -51,7 +51,7 @@ class CombinedCalls(Generic[Q, A]):
         return await future
 
     def close(self) -> None:
-        """Cancel the calls in progress, and whoever waits."""
+        """Cancel the calls in progress, and their waiters."""
         for task in self._tasks:
             task.cancel()
         waiting, self._waiting = self._waiting, deque()

@@ -116,7 +116,7 @@ class OwnerCalls:
         """Call the owner of a shard or journal.
 
         Args:
-            key: What the call is about.
+            key: The ids of the shard or journal.
             stub_type: The gRPC stub.
             method: Picks the method of a stub.
             request: The request.
@@ -126,7 +126,7 @@ class OwnerCalls:
 
         Raises:
             Unavailable, RequestTimeout: No owner answered in time.
-            RangelogError: The owner's refusal, as `_final`; ShardEnded and TopicNotFound also where there is none.
+            RangelogError: The owner's refusal, as `_final`; ShardEnded and TopicNotFound also without an owner.
         """
         note_call()
         deadline = time.monotonic() + timeout_s

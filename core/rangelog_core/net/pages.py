@@ -15,7 +15,8 @@ _Page = TypeVar("_Page", bound=Message)
 
 
 def goes_on(more: bool, rows: Sized) -> bool:
-    """Whether another page follows. Raises ProtocolViolation for a page without rows that says so: where it begins is not told.
+    """Whether another page follows. Raises ProtocolViolation for a page without rows that says so: the start of the next one
+    is unknown.
 
     >>> goes_on(True, ["row"]), goes_on(False, [])
     (True, False)

@@ -2,8 +2,8 @@
 
 What holds: a call ends by its deadline with a reply or a RangelogError; a command that may be retried carries its request
 id, so a retry has no second effect; a command that may have been carried out never ends with an error that excludes it
-(see pd_tries). A client is bound to the event loop that it is first used on. When a leader is named that is none of the given
-placement drivers, the client learns the members from it, so it finds the group after those were replaced.
+(see pd_tries). A client is bound to the event loop that it is first used on. When an answer names a leader that is not among
+the given placement drivers, the client learns the members from it, so it finds the group after those were replaced.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class PdClient:
     # ---- inside
 
     def _metadata(self, endpoint: str) -> tuple[tuple[str, str], ...]:
-        """Return what goes with a call. Without TLS a placement driver does not know a broker, and believes nobody."""
+        """Return what goes with a call. Without TLS a placement driver cannot identify a broker, and believes no caller."""
         tls = self._channels.tls
         metadata = with_context(metadata_for(self._token, tls, endpoint))
         return with_principal(metadata) if tls is not None else metadata

@@ -93,7 +93,7 @@ class Tries:
 
     @property
     def refused_before(self) -> str:
-        """What a placement driver answered to an earlier try, for a message about the last one: " (…)", or nothing."""
+        """The error of an earlier try, for a message about the last one: " (…)", or nothing."""
         return f" (an earlier try was answered: {self._refusal})" if self._refusal else ""
 
     def cut_off(self) -> None:

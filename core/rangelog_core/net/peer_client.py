@@ -42,7 +42,7 @@ class PeerClient:
         tls: TlsConfig | None = None,
         role: Role = Role.RANGE_SERVER,
     ) -> None:
-        """`peer`: what messages call it. `role`: of its certificate. Raises InvalidArgument for an address that is none."""
+        """`peer`: what messages call it. `role`: of its certificate. Raises InvalidArgument for a malformed address."""
         split_address(address)
         self._peer = peer
         self._token, self._address = token, address

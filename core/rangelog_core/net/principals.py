@@ -4,7 +4,7 @@ A certificate names its principal in a URI among its subject alternative names, 
 such URI, in its common name, `ROLE:NAME`. The name `*` stands for every process of the role. Certificates of servers also have
 the DNS name `ROLE.rangelog`: clients ask for it, so that a process is known by its role, wherever it runs.
 
-What holds: a certificate with no role, an unknown one, or two is of nobody; what no table allows is refused.
+What holds: a certificate with no role, an unknown one, or two has no principal; what no table allows is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANY_NAME = "*"
 
 
 class Role(StrEnum):
-    """What a process is to a cluster."""
+    """The role of a process in a cluster."""
 
     PD = "pd"
     RANGE_SERVER = "range-server"

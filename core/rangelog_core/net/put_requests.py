@@ -37,7 +37,7 @@ class PutRequests:
         self._attached[listener] = None
 
     def detach(self, listener: ReplyListener) -> None:
-        """Do not tell it any more. Idempotent."""
+        """Send it no further replies. Idempotent."""
         self._attached.pop(listener, None)
 
     def add(self, request_id: int, listener: ReplyListener) -> None:

@@ -12,7 +12,7 @@ _Response = TypeVar("_Response", bound=Message)
 
 
 class PdCalls(Protocol):
-    """What makes calls on the placement driver; see PdClient."""
+    """Makes calls on the placement driver; see PdClient."""
 
     async def call(self, request: Message, response: type[_Response], *, timeout_s: float) -> _Response:
         """Make the call that takes this request."""

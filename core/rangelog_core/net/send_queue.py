@@ -1,4 +1,4 @@
-"""What a connection has still to send, kept as it is until its transport has room for it.
+"""The data that a connection has still to send, kept as it is until its transport has room for it.
 
 What holds: bytes leave in the order in which they were put; the transport, which copies what its socket does not take at once,
 never holds more than `TRANSPORT_BYTES_MAX` and one buffer. The queue itself is bounded by those who put: the append budget.

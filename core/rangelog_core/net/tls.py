@@ -89,7 +89,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the files were when they were read."""
+    """The contents of the files when they were read."""
 
     principal: Principal | None
     """None: this side shows no certificate."""
@@ -128,7 +128,7 @@ class Certificates:
 
     @property
     def now(self) -> Loaded:
-        """What is in force: the files, or those before them while these cannot be used."""
+        """The contents in force: of the files, or of those before them while these cannot be used."""
         if time.monotonic() >= self._next_look_s:
             with self._lock:
                 self._look()

@@ -1,4 +1,4 @@
-"""What a connection that failed while it was opened says about TLS: which end, which file, and what to do.
+"""The TLS error of a connection that failed while it was opened: which end, which file, and what to do.
 
 What holds: a failure that has nothing to do with TLS is None here, and the caller names it.
 """

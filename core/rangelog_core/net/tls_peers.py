@@ -47,7 +47,7 @@ def needs_token(transport: asyncio.BaseTransport) -> bool:
 def admit(transport: asyncio.BaseTransport, port: Port) -> Principal | None:
     """Return who has connected to this port, None without TLS. Raises RoleForbids, HandshakeFailed.
 
-    Who shows no certificate is nobody, and refused: look at `needs_token` before.
+    A peer without a certificate is refused: look at `needs_token` before.
     """
     if transport.get_extra_info("sslcontext") is None:
         return None

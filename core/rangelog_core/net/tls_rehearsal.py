@@ -12,7 +12,7 @@ _ROUNDS_MAX = 10
 
 
 def no_password() -> str:
-    """Answer OpenSSL's question for a key's password, which would otherwise be put to the terminal: there is none."""
+    """Answer OpenSSL's question for a key's password, which would otherwise be put to the terminal: an empty one."""
     return ""
 
 

@@ -54,7 +54,7 @@ def cluster(session: Session, output: str) -> None:
 
 
 async def examine(session: Session, pd: PdClient) -> Gathered:
-    """Ask every process of the cluster, and return what they told."""
+    """Ask every process of the cluster, and return the answers."""
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     described = await pd.call(
@@ -132,7 +132,7 @@ async def _without_writer(session: Session, server: Any) -> list[tuple[int, int]
 
 
 async def _open_range(session: Session, pd: PdClient, stream_id: int, index: int, count: int) -> str:
-    """Return the name of a range that is open with no writer at any of its living members; "" if it is none."""
+    """Return the name of a range that is open with no writer at any of its living members; "" if it has a writer."""
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     request = pd_pb2.ListRangesRequest(stream_id=stream_id, from_index=index, page_size=1)

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, from what its processes told: each finding with what to do. Pure.
+"""The faults of a cluster, by the answers of its processes: each finding with what to do. Pure.
 
 What holds: each check has at least one finding, "ok" where nothing is wrong, so a check that could not be made is never taken
 for a good one: it is "unknown".
@@ -43,7 +43,8 @@ class Clock:
 
 @dataclass(slots=True)
 class Gathered:
-    """What the examination has gathered. The maps are by name; a value that is a text says why there is no answer."""
+    """The answers that the examination has gathered. The maps are by name; a value that is a text says why there is no
+    answer."""
 
     described: Any
     members: Mapping[str, Any] = field(default_factory=dict)  # name → InspectMemberResponse, or why not

@@ -27,7 +27,7 @@ def s3(session: Session, url: str | None, size: int, output: str) -> None:
     """Examine an S3 bucket as a tier; without URL, the cluster's.
 
     Credentials, endpoint, bucket, clock, each right that is needed, conditional puts, latency and speed: a line each, with what
-    to do where it fails. What is stored for this is deleted again. The exit code is 1 when something failed.
+    to do where it fails. The objects stored for this are deleted again. The exit code is 1 when something failed.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pdctl group …`: consumer groups, how far they are, and where they begin anew."""
+"""`pdctl group …`: consumer groups, their positions, and moves of these."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def lag(session: Session, name: str, output: str) -> None:
 @output_option
 @session_of
 def reset(session: Session, name: str, place: Any, topics: tuple[TopicName, ...], yes: bool, output: str) -> None:
-    """Move the positions of a group. Its members begin anew from there, whatever they have not committed.
+    """Move the positions of a group. Its members go on from there, whatever they have not committed.
 
     \b
     Examples:

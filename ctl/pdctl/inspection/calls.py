@@ -60,7 +60,7 @@ class Servers:
     async def ask(
         self, server: str, incarnation: int, call: Callable[[PeerClient], Awaitable[_T]]
     ) -> _T | RangelogError:
-        """Return a member's answer, or why there is none."""
+        """Return a member's answer, or the error."""
         known = self._known.get(server)
         if known is None or known.incarnation != incarnation:
             return Unavailable(f"range server {server} has another data directory now: this copy is gone")
@@ -83,7 +83,7 @@ class Servers:
     async def ask_all(
         self, replicas: Sequence[Any], call: Callable[[PeerClient], Awaitable[_T]]
     ) -> list[_T | RangelogError]:
-        """Return the answer of each member, in order, or why there is none."""
+        """Return the answer of each member, or its error, in order."""
         return list(await asyncio.gather(*(self.ask(each.server, each.incarnation, call) for each in replicas)))
 
 

@@ -1,8 +1,8 @@
 """Compares the batches of the copies of one range by their checksums, in step. Pure: pages in, verdicts out.
 
-What holds: a copy is "ok" only if its own pages tile the whole span and agree, batch by batch, with the other copies; nobody
-else's word counts. Of copies that disagree at one batch the majority is right; without one, all of them differ. A copy with
-other batch borders is compared with a right one record by record, by the caller. At most one page per copy is kept.
+What holds: a copy is "ok" only if its own pages tile the whole span and agree, batch by batch, with the other copies; no other
+source counts. Of copies that disagree at one batch the majority is right; without one, all of them differ. A copy with other
+batch borders is compared with a right one record by record, by the caller. At most one page per copy is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sum(NamedTuple):
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found of one copy or object; `offset`: where first, if it is not ok."""
+    """The verdict on one copy or object; `offset`: where first, if it is not ok."""
 
     result: str = OK
     offset: int | None = None

@@ -30,7 +30,7 @@ def locate(session: Session, place: str, offset: int | None, output: str) -> Non
     """Show where a record is: STREAM@OFFSET, or STREAM OFFSET.
 
     Each replica and the object are looked at: "holds" is what they have, not what the placement driver believes. The exit code
-    is 1 when nobody holds the record.
+    is 1 when no replica or object holds the record.
 
     \b
     Examples:

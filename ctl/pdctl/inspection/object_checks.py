@@ -1,4 +1,4 @@
-"""What an object in the store holds: its row groups by checksum, its rows beside those of a copy. Blocking; for a thread.
+"""The contents of an object in the store: its row groups by checksum, its rows beside those of a copy. Blocking; for a thread.
 
 What holds: a missing object is missing, a store that fails is unreachable, never the other way round.
 """

@@ -1,6 +1,6 @@
-"""What `pdctl stream show` tells of one stream: from the placement driver, the proved end, and the last range's replicas.
+"""The output of `pdctl stream show` for one stream: from the placement driver, the proved end, and the last range's replicas.
 
-What holds: what nobody answers is unknown (None), never 0 or "no".
+What holds: a value without an answer is unknown (None), never 0 or "no".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ PROBLEMS_MAX = 20
 
 @dataclass(slots=True)
 class StreamTotals:
-    """What the ranges seen so far add up to."""
+    """The totals of the ranges seen so far."""
 
     hot_bytes: int = 0
     hot_bytes_all_copies: int = 0

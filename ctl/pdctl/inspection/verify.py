@@ -30,7 +30,7 @@ TRIES = 4
 
 @dataclass(slots=True)
 class Report:
-    """What a verification found. Ranges that are right are counted; the others are listed, the first LISTED_MAX of them."""
+    """The result of a verification. Ranges that are right are counted; the others are listed, the first LISTED_MAX of them."""
 
     stream: str
     deep: bool

@@ -37,7 +37,7 @@ class LoggingProcess:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What to ask for. `tail`: entries of each process to begin with, the newest."""
+    """The entries to ask for. `tail`: entries of each process to begin with, the newest."""
 
     level: str
     since_ms: int

@@ -31,7 +31,8 @@ async def transfer(pd: PdClient, name: str, timeout_s: float) -> str:
 
 
 def successor(members: Iterable[members_pb2.GroupMember], leaving: str) -> str | None:
-    """Return the voter within reach that has most of the log, but for the one that leaves; None: there is none."""
+    """Return the voter within reach that has most of the log, but for the one that leaves; None: no other voter is within
+    reach."""
     able = [each for each in members if each.voter and each.reachable and each.name != leaving]
     best = max(able, key=lambda each: each.acknowledged_index, default=None)
     return best.name if best is not None else None

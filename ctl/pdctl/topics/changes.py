@@ -66,16 +66,15 @@ def update(
     )
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        topics = pd
         if "retention" in fields and None in (age_ms, shard_size_bytes, consumed):  # the rest stays as it is
             described = topic_pb2.DescribeTopicRequest(topic=reference(name))
-            now = (await topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)).topic
+            now = (await pd.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)).topic
             kept, known = request.config.retention, now.config.retention
             kept.age_ms = known.age_ms if age_ms is None else age_ms
             kept.shard_size_bytes = known.shard_size_bytes if shard_size_bytes is None else shard_size_bytes
             kept.consumed = known.consumed if consumed is None else consumed
             request.expected_version = now.version
-        return (await topics.call(request, topic_pb2.UpdateTopicResponse, timeout_s=session.timeout_s)).topic
+        return (await pd.call(request, topic_pb2.UpdateTopicResponse, timeout_s=session.timeout_s)).topic
 
     _emit_changed(session, work, output)
 
@@ -170,13 +169,12 @@ def delete(session: Session, name: TopicName, force: bool, no_wait: bool, wait_m
     request = topic_pb2.DeleteTopicRequest(request_id=uuid.uuid4().hex, force=force)
 
     async def work(pd: PdClient) -> bool:
-        topics = pd
         described = topic_pb2.DescribeTopicRequest(topic=reference(name))
-        found = (await topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)).topic
+        found = (await pd.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)).topic
         check_kind(found, topic_pb2.TOPIC_KIND_RECORDS)
         request.topic.CopyFrom(topic_pb2.TopicReference(topic_id=found.topic_id))
         try:
-            deleted = (await topics.call(request, topic_pb2.DeleteTopicResponse, timeout_s=session.timeout_s)).topic
+            deleted = (await pd.call(request, topic_pb2.DeleteTopicResponse, timeout_s=session.timeout_s)).topic
         except TopicStateForbids as error:
             raise TopicStateForbids(f"{error.message}: `pdctl topic seal {name}` first, or pass --force") from error
         if not no_wait:
@@ -185,7 +183,7 @@ def delete(session: Session, name: TopicName, force: bool, no_wait: bool, wait_m
             return True
         again = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=deleted.topic_id))
         try:
-            await topics.call(again, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
+            await pd.call(again, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
         except TopicNotFound:
             return True
         return False
@@ -211,15 +209,14 @@ def cancel_scale(session: Session, name: TopicName, output: str) -> None:
     from rangelog_proto.v1 import topic_pb2
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        topics = pd
         described = topic_pb2.DescribeTopicRequest(topic=reference(name))
-        found = await topics.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
+        found = await pd.call(described, topic_pb2.DescribeTopicResponse, timeout_s=session.timeout_s)
         if not found.HasField("scale"):
             raise PreconditionFailed(f"topic {name} is not being scaled: see `pdctl topic show {name}`")
         request = topic_pb2.CancelScaleRequest(
             request_id=uuid.uuid4().hex, topic_id=found.topic.topic_id, scale_id=found.scale.scale_id
         )
-        return (await topics.call(request, topic_pb2.CancelScaleResponse, timeout_s=session.timeout_s)).topic
+        return (await pd.call(request, topic_pb2.CancelScaleResponse, timeout_s=session.timeout_s)).topic
 
     _emit_changed(session, work, output)
 

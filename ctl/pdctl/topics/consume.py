@@ -67,8 +67,8 @@ def consume(
     each second and at the end, behind what is printed.
 
     \b
-    -o table: as --format text. json: an object per line. yaml: one list. raw: as --format value. What --format json, raw and
-    prefixed print, `pdctl topic produce` and `pdctl stream append` read.
+    -o table: as --format text. json: an object per line. yaml: one list. raw: as --format value. `pdctl topic produce` and
+    `pdctl stream append` read the output of --format json, raw and prefixed.
 
     \b
     Examples:

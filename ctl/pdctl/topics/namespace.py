@@ -37,7 +37,7 @@ def create(session: Session, name: str, output: str) -> None:
     from rangelog_proto.v1 import topic_pb2
 
     request = topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
-    made = session.with_pd(lambda pd: pd.call(request, topic_pb2.CreateNamespaceResponse, timeout_s=session.timeout_s))
+    made = session.call(request, topic_pb2.CreateNamespaceResponse)
     emit_one(namespace_view(made.namespace), output, _COLUMNS)
 
 
@@ -80,5 +80,5 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
 
     confirm(name, f"This deletes namespace {name}", yes=yes)
     request = topic_pb2.DeleteNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
-    session.with_pd(lambda pd: pd.call(request, topic_pb2.DeleteNamespaceResponse, timeout_s=session.timeout_s))
+    session.call(request, topic_pb2.DeleteNamespaceResponse)
     emit_done(f"{name} is deleted", {"namespace": name, "deleted": True}, output)

@@ -1,4 +1,4 @@
-"""What the commands on topics have in common: the columns of their output, their options, the configuration that these name."""
+"""The common parts of the commands on topics: the columns of their output, their options, the configuration that these name."""
 
 from __future__ import annotations
 

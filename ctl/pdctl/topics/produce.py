@@ -67,7 +67,7 @@ class InShard:
 
 @dataclass
 class Sent:
-    """What has become of the records so far. Those without an outcome are counted nowhere."""
+    """The outcomes of the records so far. Those without an outcome are counted nowhere."""
 
     acked: int = 0
     refused: int = 0

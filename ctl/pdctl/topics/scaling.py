@@ -38,7 +38,7 @@ class _Scale(NamedTuple):
 
     @property
     def reference(self) -> topic_pb2.TopicReference:
-        """What names the topic in a request: its id, which another topic of this name does not have."""
+        """The reference of the topic in a request: its id, which another topic of this name does not have."""
         from rangelog_proto.v1 import topic_pb2
 
         return topic_pb2.TopicReference(topic_id=self.topic_id)

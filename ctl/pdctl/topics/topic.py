@@ -111,19 +111,18 @@ def create(
     )
 
     async def work(pd: PdClient) -> topic_pb2.Topic:
-        topics = pd
         try:
-            return (await topics.call(request, topic_pb2.CreateTopicResponse, timeout_s=session.timeout_s)).topic
+            return (await pd.call(request, topic_pb2.CreateTopicResponse, timeout_s=session.timeout_s)).topic
         except NamespaceNotFound:
             if name.namespace != DEFAULT_NAMESPACE:
                 raise
         first = topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=DEFAULT_NAMESPACE)
         try:
-            await topics.call(first, topic_pb2.CreateNamespaceResponse, timeout_s=session.timeout_s)
+            await pd.call(first, topic_pb2.CreateNamespaceResponse, timeout_s=session.timeout_s)
         except NamespaceExists:
             pass  # another caller was first
         request.request_id = uuid.uuid4().hex  # a repeat of the first one would get its first answer
-        return (await topics.call(request, topic_pb2.CreateTopicResponse, timeout_s=session.timeout_s)).topic
+        return (await pd.call(request, topic_pb2.CreateTopicResponse, timeout_s=session.timeout_s)).topic
 
     emit_one(topic_view(session.with_pd(work)), output, [*COLUMNS, *MORE])
 

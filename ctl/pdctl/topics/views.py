@@ -102,7 +102,7 @@ def shard_view(shard: topic_pb2.Shard, owner: dict[str, Any] | None) -> dict[str
 
 
 def owner_view(assignment: broker_pb2.Assignment, brokers: dict[str, broker_pb2.Broker]) -> dict[str, Any] | None:
-    """The broker that a shard or journal is assigned to; none where it is assigned to nobody."""
+    """The broker that a shard or journal is assigned to; None without an owner."""
     if not assignment.broker:
         return None
     return {

@@ -1,4 +1,4 @@
-"""`pdctl transaction …`: transactional programs, and what their latest transactions have come to."""
+"""`pdctl transaction …`: transactional programs, and the outcomes of their latest transactions."""
 
 from __future__ import annotations
 

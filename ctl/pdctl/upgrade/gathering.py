@@ -1,7 +1,7 @@
-"""What `pdctl upgrade check` asks: each process's program, what would hinder `finalize`, and who may be stopped now.
+"""The questions of `pdctl upgrade check`: each process's program, what would hinder `finalize`, and who may be stopped now.
 
-What holds: it also works while the leader is of the previous release, which knows no `finalize`; what that one does not tell is
-shown as not told.
+What holds: it also works while the leader is of the previous release, which knows no `finalize`; fields that it does not
+report are shown as unknown.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def _brokers(session: Session, pd: PdClient) -> list[ProcessProgram]:
 async def _next(
     session: Session, pd: PdClient, processes: list[ProcessProgram], program: ProgramVersion
 ) -> tuple[str, list[dict[str, str]]]:
-    """Return who may be replaced next, "" for nobody, and why those before it may not go now."""
+    """Return the process that may be replaced next, or "", and why those before it may not be stopped now."""
     from rangelog_proto.v1 import operations_pb2
 
     waits: list[dict[str, str]] = []

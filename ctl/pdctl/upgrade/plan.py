@@ -1,7 +1,8 @@
-"""How far an upgrade is: who runs an earlier program, and in which order they are replaced. Judges what was told; asks nobody.
+"""How far an upgrade is: who runs an earlier program, and in which order they are replaced. Judges the reports of the
+processes, without I/O.
 
-What holds: the newest program is the newest that any process told, or that this `pdctl` is of. A process that told no level is
-older. Placement drivers come before range servers, these before brokers; the leader is the last placement driver, so that
+What holds: the newest program is the newest that any process reports, or that of this `pdctl`. A process that reports no level
+is older. Placement drivers come before range servers, these before brokers; the leader is the last placement driver, so that
 leadership moves once.
 """
 
@@ -17,7 +18,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class ProcessKind(StrEnum):
-    """What a process is, in the order of an upgrade."""
+    """The kind of a process, in the order of an upgrade."""
 
     PLACEMENT_DRIVER = "placement-driver"
     RANGE_SERVER = "range-server"
@@ -34,7 +35,7 @@ class ProgramVersion(NamedTuple):
 
     @property
     def order(self) -> tuple[int, list[int]]:
-        """What programs are compared by."""
+        """The sort key of programs."""
         return self.feature_level, [int(each[:9]) for each in _NUMBER.findall(self.version)[:8]]
 
 

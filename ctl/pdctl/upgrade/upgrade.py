@@ -32,8 +32,8 @@ def upgrade() -> None:
 def check(session: Session, output: str) -> None:
     """Show each process's program, which process may be replaced next, and what holds the cluster version back.
 
-    A process that tells no level is of an earlier program. Nothing is changed. The exit code is 0 when nothing is left to do, 1
-    while something is.
+    A process that reports no level is of an earlier program. Nothing is changed. The exit code is 0 when nothing is left to
+    do, 1 while something is.
 
     \b
     Examples:

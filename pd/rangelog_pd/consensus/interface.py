@@ -95,9 +95,8 @@ class Consensus(Protocol):
     ) -> int:
         """Ask the leader to add a member, first as a learner; return the entry that did, once it is committed.
 
-        The learner votes once it has caught up; then the member that it replaces, if one is named, is removed. Both are
-        done by whoever leads then, and are seen in `status`. Raises as `propose`, InvalidArgument, MemberNotFound,
-        PreconditionFailed.
+        The learner votes once it has caught up; then the member that it replaces, if one is named, is removed. The leader of
+        that time does both, and `status` shows them. Raises as `propose`, InvalidArgument, MemberNotFound, PreconditionFailed.
         """
 
     async def remove_member(self, name: str, *, timeout_s: float) -> int:

@@ -39,7 +39,7 @@ from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
 from rangelog_pd.consensus.network.messages import KIND_COMMAND
 from rangelog_pd.consensus.rules.changes import ADD, REMOVE, MemberChange, encode_change
 from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER
-from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
+from rangelog_pd.consensus.rules.proposals import Proposals
 from rangelog_pd.consensus.rules.raft import Raft
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
@@ -91,8 +91,9 @@ class PySyncObjConsensus:
         self.lock = threading.Lock()
         self.applied_index = 0
         self._name = name
-        self._initial = joined or initial_configuration(members, api_addresses or {})
-        self._listen = listen or self._initial.by_name[name].raft_address
+        self.initial = joined or initial_configuration(members, api_addresses or {})
+        """The group that this member was started with: it counts until the log has another configuration."""
+        self._listen = listen or self.initial.by_name[name].raft_address
         self._directory = Path(data_dir) / "raft"
         self._state_machine = state_machine
         self._secret = secret.encode()
@@ -109,11 +110,6 @@ class PySyncObjConsensus:
         self._failure: asyncio.Future[BaseException] | None = None
         self._barrier_waiters: list[asyncio.Future[int]] = []
         self._barrier_task: asyncio.Task[None] | None = None
-
-    @property
-    def initial(self) -> Configuration:
-        """The group that this member was started with: what counts until its log says more."""
-        return self._initial
 
     # --- the interface, on the event loop
 
@@ -305,7 +301,7 @@ class PySyncObjConsensus:
         files = self._files
         files.make_directory(self._directory)
         snapshots = Snapshots(self._directory / "snapshot", self._state_machine, self.lock, files=files)
-        raft_log = RaftLog(self._directory, self._name, snapshots.loaded, initial=self._initial, files=files)
+        raft_log = RaftLog(self._directory, self._name, snapshots.loaded, initial=self.initial, files=files)
         # Whoever has no secret is alone, and stays so.
         dialing = self._make_dialing(raft_log.membership.current) if len(self._secret) >= SECRET_LENGTH_MIN else None
         raft = Raft(
@@ -368,7 +364,7 @@ class PySyncObjConsensus:
         taken, more = proposals.take(leads=leads, refusal=self._refusal)
         if more:
             self._raft.peers.wake()
-        return [(proposal.command, _answerer(proposals, proposal)) for proposal in taken]
+        return [(proposal.command, partial(proposals.answer, proposal)) for proposal in taken]
 
     def _publish_view(self, raft: Raft) -> None:
         self.applied_index = raft.raftLastApplied
@@ -416,10 +412,6 @@ def initial_configuration(members: Mapping[str, str], api_addresses: Mapping[str
 def _exhaust(work: Iterator[None]) -> None:
     for _ in work:
         pass
-
-
-def _answerer(proposals: Proposals, proposal: Proposal) -> Callable[[Any, int], None]:
-    return lambda result, reason: proposals.answer(proposal, result, reason)
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

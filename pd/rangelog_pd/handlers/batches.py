@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -40,16 +40,16 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
     """Open many writers. Raises InvalidArgument for the whole request; an item's error is its result."""
     _name_items(request.writers, request.request_id)
     if not driver.knows("open_writers"):
-        results = await _one_by_one(request.writers, lambda item: _open_one(driver, item))
-        return pb.OpenWritersResponse(results=results)
-    answers = await asyncio.gather(
-        *(
-            driver.propose(pb.OpenWritersResponse, "", open_writers=pb.OpenWritersRequest(writers=items))
-            for items in parts(request.writers)
+        results = await _one_by_one(
+            request.writers, lambda item: _result(pb.OpenWriterResult, ranges.open_writer(driver, item))
         )
+        return pb.OpenWritersResponse(results=results)
+    results = await in_parts(
+        request.writers,
+        lambda items: driver.propose(pb.OpenWritersResponse, "", open_writers=pb.OpenWritersRequest(writers=items)),
     )
-    response = pb.OpenWritersResponse(results=[result for answer in answers for result in answer.results])
-    driver.fill_in_all([each.response.last_range for each in response.results if each.response.HasField("last_range")])
+    response = pb.OpenWritersResponse(results=results)
+    driver.fill_in(*(each.response.last_range for each in response.results if each.response.HasField("last_range")))
     return response
 
 
@@ -57,20 +57,20 @@ async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealR
     """Seal many ranges, and create the next ones where requested. Raises InvalidArgument for the whole request."""
     _name_items(request.seals, request.request_id)
     if not driver.knows("seal_ranges"):
-        results = await _one_by_one(request.seals, lambda item: _seal_one(driver, item))
+        results = await _one_by_one(
+            request.seals, lambda item: _result(pb.SealRangeResult, ranges.seal_range(driver, item))
+        )
         return pb.SealRangesResponse(results=results)
     await driver.barrier()
     placed = _place_all(driver, request.seals)
-    answers = await asyncio.gather(
-        *(
-            driver.propose(pb.SealRangesResponse, "", seal_ranges=pd_state_pb2.PlacedSealRanges(seals=items))
-            for items in parts(placed)
-        )
+    results = await in_parts(
+        placed,
+        lambda items: driver.propose(pb.SealRangesResponse, "", seal_ranges=pd_state_pb2.PlacedSealRanges(seals=items)),
     )
-    response = pb.SealRangesResponse(results=[result for answer in answers for result in answer.results])
+    response = pb.SealRangesResponse(results=results)
     sealed = [each.response.range for each in response.results if each.response.HasField("range")]
     created = [each.response.next_range for each in response.results if each.response.HasField("next_range")]
-    driver.fill_in_all([*sealed, *created])
+    driver.fill_in(*sealed, *created)
     return response
 
 
@@ -115,6 +115,12 @@ def parts(items: Sequence[_T]) -> Iterator[list[_T]]:
     yield part
 
 
+async def in_parts(items: Sequence[_T], call: Callable[[list[_T]], Awaitable[Any]]) -> list[Any]:
+    """Make all commands at once; return the results of their answers, in order."""
+    answers = await asyncio.gather(*(call(part) for part in parts(items)))
+    return [result for answer in answers for result in answer.results]
+
+
 async def _one_by_one(items: Sequence[_Item], call: Callable[[_Item], Awaitable[_R]]) -> list[_R]:
     """Run single commands, a bounded number at once, for a cluster with members of level 1; results in order."""
     answers: list[_R] = []
@@ -124,25 +130,14 @@ async def _one_by_one(items: Sequence[_Item], call: Callable[[_Item], Awaitable[
     return answers
 
 
-async def _open_one(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenWriterResult:
+async def _result(result: Callable[..., _R], response: Awaitable[Message]) -> _R:
+    """Return an item's response or error as its result. Raises an error that leaves the item's outcome open."""
     try:
-        return pb.OpenWriterResult(response=await ranges.open_writer(driver, request))
+        return result(response=await response)
     except RangelogError as error:
-        return pb.OpenWriterResult(error=_answer(error))
-
-
-async def _seal_one(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRangeResult:
-    try:
-        return pb.SealRangeResult(response=await ranges.seal_range(driver, request))
-    except RangelogError as error:
-        return pb.SealRangeResult(error=_answer(error))
-
-
-def _answer(error: RangelogError) -> pb.CallError:
-    """Return an item's error as its answer; raise it when it leaves open what became of the item."""
-    if error.retriable and not isinstance(error, NoPlacement):
-        raise error
-    return call_error(error)
+        if error.retriable and not isinstance(error, NoPlacement):
+            raise
+        return result(error=call_error(error))
 
 
 CALLS = (

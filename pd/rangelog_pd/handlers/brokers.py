@@ -47,9 +47,7 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     await driver.assign_owners()
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.rate_minute_ms = driver.settings.scaling_minute_ms
-    response.rights_version = driver.rights_version()
-    response.tokens_version = driver.tokens_version()
-    response.quotas_version = driver.quotas_version()
+    driver.put_versions(response)
     with driver.state() as state:
         response.broker_version = state.owners.broker_version
     return response
@@ -68,10 +66,8 @@ async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -
         response.broker_version = state.owners.broker_version
         if not response.register:
             response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))
-        response.rights_version = state.rights.version_in_force
-        response.tokens_version = state.tokens.version
-        response.quotas_version = state.quotas.version
-        return response
+    driver.put_versions(response)
+    return response
 
 
 async def report_broker_lost(driver: Driver, request: pb.ReportBrokerLostRequest) -> pb.ReportBrokerLostResponse:

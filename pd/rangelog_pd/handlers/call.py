@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
 
 from rangelog_core.net.principals import Principal, Role
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.needs import Needs, NeedsOfItems, NeedsOfRows
 
+R = TypeVar("R", bound=Message)
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
 SERVERS = frozenset({Role.RANGE_SERVER, Role.BROKER, Role.ADMIN})
@@ -31,7 +34,7 @@ class Call(NamedTuple):
         secret: the request may hold a secret, so that the audit log has no details.
         hidden_by_restore: reads rows, which a restore in progress has not put yet. Commands are refused by the state machine.
         caller_field: the field of the request by which the caller says who it is.
-        check: raises RoleForbids for callers, by their certificate, which the roles do not tell apart.
+        check: raises RoleForbids by the caller's certificate, where its role is not enough.
         tells_caller: the handler is also given `caller`: the principal as text, and its host.
     """
 
@@ -45,3 +48,12 @@ class Call(NamedTuple):
     caller_field: str = ""
     check: Callable[[Driver, Any, Principal], None] | None = None
     tells_caller: bool = False
+
+
+def proposing(action: str, response: type[R]) -> Callable[[Driver, Any], Awaitable[R]]:
+    """Return the handler of a call whose request is the operand of one command, by its action. It raises what that raises."""
+
+    async def propose(driver: Driver, request: Any) -> R:
+        return await driver.propose_request(response, request.request_id, **{action: request})
+
+    return propose

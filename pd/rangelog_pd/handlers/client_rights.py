@@ -1,7 +1,7 @@
 """Carries out a client's call on the placement driver as far as its rights reach, once rights are enforced.
 
 What holds: a call without needs is refused; a batch is carried out without the items that are refused, each of which has
-its own error; a list leaves out what the client may do nothing to. A refusal by name does not tell what exists: rules are asked
+its own error; a list leaves out what the client may do nothing to. A refusal by name does not show what exists: rules are asked
 by name. Servers and administrators are known by their role alone.
 """
 

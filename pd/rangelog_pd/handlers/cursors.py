@@ -6,7 +6,6 @@ placement drivers a part of one log entry, and no memory beyond its row.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 
 from rangelog_core.errors import InvalidArgument
@@ -16,7 +15,7 @@ from rangelog_core.net.principals import USERS
 from rangelog_core.rights import Verb
 from rangelog_pd.driver import REQUEST_ID_LENGTH_MAX, Driver
 from rangelog_pd.handlers import needs
-from rangelog_pd.handlers.batches import parts
+from rangelog_pd.handlers.batches import in_parts
 from rangelog_pd.handlers.call import Call
 from rangelog_proto.v1 import cursor_pb2 as pb
 
@@ -29,15 +28,13 @@ async def set_cursors(driver: Driver, request: pb.SetCursorsRequest) -> pb.SetCu
         raise InvalidArgument(f"a request id has 1 to {REQUEST_ID_LENGTH_MAX} characters")
     if len({(each.stream_id, each.name) for each in request.sets}) < len(request.sets):
         raise InvalidArgument("a cursor comes twice in one call: give its last position only")
-    answers = await asyncio.gather(
-        *(
-            driver.propose(
-                pb.SetCursorsResponse, "", set_cursors=pb.SetCursorsRequest(request_id=request.request_id, sets=sets)
-            )
-            for sets in parts(request.sets)
-        )
+    results = await in_parts(
+        request.sets,
+        lambda sets: driver.propose(
+            pb.SetCursorsResponse, "", set_cursors=pb.SetCursorsRequest(request_id=request.request_id, sets=sets)
+        ),
     )
-    return pb.SetCursorsResponse(results=[result for answer in answers for result in answer.results])
+    return pb.SetCursorsResponse(results=results)
 
 
 async def get_cursor(driver: Driver, request: pb.GetCursorRequest) -> pb.GetCursorResponse:

@@ -91,12 +91,7 @@ def _inspected(driver: Driver, state: State, stream: common_pb2.Stream, of: comm
     copies = []
     for replica in filled.replicas:
         report = driver.view.report(replica.server, replica.incarnation, key)
-        copy = pb.Copy(replica=replica)
-        if report is not None:
-            copy.state, copy.durable_offset = report.state, report.durable_offset
-            copy.size_bytes, copy.problem = report.size_bytes, report.problem
-        copy.whole = _is_whole(of, replica, report)
-        copies.append(copy)
+        copies.append(_copy(replica, report, whole=_is_whole(of, replica, report)))
     if of.state == common_pb2.RANGE_STATE_SEALED:
         copies += _replaced(driver, state, of, {each.replica.server for each in copies})
     wanted = 0 if of.hot_dropped or of.lost else stream.config.replicas
@@ -116,20 +111,23 @@ def _replaced(driver: Driver, state: State, of: common_pb2.Range, members: Colle
     holders = driver.view.holders(state, of, driver.now_ms())
     others = common_pb2.Range(replicas=[each for each in holders if each.server not in members])
     (filled,) = driver.view.fill_in(state, [others], driver.now_ms())
-    found = []
-    for replica in filled.replicas:
-        report = driver.view.report(replica.server, replica.incarnation, (of.stream_id, of.index))
-        if report is not None:
-            found.append(
-                pb.Copy(
-                    replica=replica,
-                    state=report.state,
-                    durable_offset=report.durable_offset,
-                    size_bytes=report.size_bytes,
-                    whole=True,
-                )
-            )
-    return found
+    key = (of.stream_id, of.index)
+    reports = ((each, driver.view.report(each.server, each.incarnation, key)) for each in filled.replicas)
+    return [_copy(replica, report, whole=True) for replica, report in reports if report is not None]
+
+
+def _copy(replica: common_pb2.Replica, report: pd_pb2.ReplicaReport | None, *, whole: bool) -> pb.Copy:
+    """Return a copy as its server reports it; without a report, as it is named."""
+    if report is None:
+        return pb.Copy(replica=replica, whole=whole)
+    return pb.Copy(
+        replica=replica,
+        state=report.state,
+        durable_offset=report.durable_offset,
+        size_bytes=report.size_bytes,
+        problem=report.problem,
+        whole=whole,
+    )
 
 
 def _is_whole(of: common_pb2.Range, replica: common_pb2.Replica, report: pd_pb2.ReplicaReport | None) -> bool:
@@ -256,8 +254,8 @@ def _is_settled(driver: Driver, state: State) -> bool:
         incarnation = registered.server.incarnation
         if driver.view.health(state, name, incarnation, driver.now_ms()) is not ServerHealth.ALIVE:
             continue
-        view = driver.view.servers.get(name)
-        if view is None or view.incarnation != incarnation or not view.complete or view.attention.fresh:
+        view = driver.view.of(name, incarnation)
+        if view is None or not view.complete or view.attention.fresh:
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""What rights a client needs for what a request names, in the state as it is. No I/O."""
+"""The rights that a client needs for the resources of a request, in the present state. No I/O."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def set_server_mode(driver: Driver, request: pb.SetServerModeRequest) -> p
     await driver.barrier()
     with driver.state() as state:
         registered(state, request.server)
-        if request.mode == common_pb2.SERVER_MODE_DRAINING and request.server not in state.draining:
+        if request.mode == common_pb2.SERVER_MODE_DRAINING and request.server not in state.modes.draining:
             draining.check_drain(state, driver.view, request.server, driver.now_ms())
     await driver.propose_request(pb.SetServerModeResponse, request.request_id, set_server_mode=request)
     with driver.state() as state:

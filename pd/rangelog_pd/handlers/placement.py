@@ -49,8 +49,8 @@ def _row(driver: Driver, state: State, candidate: Candidate, *, chosen: bool) ->
         open_ranges=len(hosted.open),
         replicas=len(hosted),
     )
-    view = driver.view.servers.get(candidate.server)
-    if view is not None and view.incarnation == candidate.incarnation:
+    view = driver.view.of(candidate.server, candidate.incarnation)
+    if view is not None:
         row.bytes_per_s = int(view.writes.bytes_per_s)
         row.used_percent = used_percent(view.used_bytes, view.capacity_bytes)
     return row

@@ -5,21 +5,14 @@ from __future__ import annotations
 from rangelog_core.net.principals import ADMINS
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import audited
-from rangelog_pd.handlers.call import SERVERS, Call
-from rangelog_pd.state.versions import LEVEL_QUOTAS
+from rangelog_pd.handlers.call import SERVERS, Call, proposing
 from rangelog_proto.v1 import quotas_pb2 as pb
 
+set_quota = proposing("set_quota", pb.SetQuotaResponse)
+"""Set a quota. Raises InvalidArgument, PreconditionFailed, Unavailable (the cluster version is too low)."""
 
-async def set_quota(driver: Driver, request: pb.SetQuotaRequest) -> pb.SetQuotaResponse:
-    """Set a quota. Raises InvalidArgument, PreconditionFailed, Unavailable (the cluster version is too low)."""
-    driver.check_level(LEVEL_QUOTAS, "quotas")
-    return await driver.propose_request(pb.SetQuotaResponse, request.request_id, set_quota=request)
-
-
-async def remove_quota(driver: Driver, request: pb.RemoveQuotaRequest) -> pb.RemoveQuotaResponse:
-    """Remove a quota. Raises InvalidArgument, PreconditionFailed (there is none), Unavailable."""
-    driver.check_level(LEVEL_QUOTAS, "quotas")
-    return await driver.propose_request(pb.RemoveQuotaResponse, request.request_id, remove_quota=request)
+remove_quota = proposing("remove_quota", pb.RemoveQuotaResponse)
+"""Remove a quota. Raises InvalidArgument, PreconditionFailed (no such quota), Unavailable."""
 
 
 async def list_quotas(driver: Driver, request: pb.ListQuotasRequest) -> pb.ListQuotasResponse:

@@ -27,7 +27,7 @@ async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenW
     """Raise a stream\'s epoch for a writer. Raises StreamNotFound."""
     response = await driver.propose_request(pb.OpenWriterResponse, request.request_id, open_writer=request)
     if response.HasField("last_range"):
-        _fill_in(driver, response.last_range)
+        driver.fill_in(response.last_range)
     return response
 
 
@@ -40,7 +40,7 @@ async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.Cre
         response = await driver.propose_request(pb.CreateRangeResponse, request.request_id, create_range=command)
     except NoPlacement as error:
         raise refusal or error from error
-    _fill_in(driver, response.range)
+    driver.fill_in(response.range)
     return response
 
 
@@ -57,9 +57,9 @@ async def seal_range(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRan
         response = await driver.propose_request(pb.SealRangeResponse, request.request_id, seal_range=command)
     except NoPlacement as error:
         raise refusal or error from error
-    _fill_in(driver, response.range)
+    driver.fill_in(response.range)
     if response.HasField("next_range"):
-        _fill_in(driver, response.next_range)
+        driver.fill_in(response.next_range)
     return response
 
 
@@ -129,10 +129,6 @@ def _choose(
         replicas=config.replicas, acks=config.acks, exclude=exclude, strictly=strictly, policy=policy_of(config)
     )
     return replicas_of(chosen, with_reason=state.cluster_version >= LEVEL_OPERATIONS)
-
-
-def _fill_in(driver: Driver, target: common_pb2.Range) -> None:
-    driver.fill_in(target)
 
 
 CALLS = (

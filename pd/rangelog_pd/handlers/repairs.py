@@ -76,7 +76,7 @@ async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.Accep
 def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, request: pb.AcceptLossRequest) -> None:
     """Add what the members that are left have reported. The range is quiet, so that is what they hold.
 
-    Of a damaged tail that was cut, the intact part counts: nobody can bring the rest back.
+    Of a damaged tail that was cut, the intact part counts: no member can bring the rest back.
 
     Raises PreconditionFailed: the range is not known to be lost, a member that is left does not report, or its copy is
     quarantined and is not given up.

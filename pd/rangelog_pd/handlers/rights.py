@@ -9,7 +9,7 @@ from rangelog_core.net.principals import ADMINS
 from rangelog_core.rights import RIGHTS_FORMAT, wire_verbs
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import audited
-from rangelog_pd.handlers.call import SERVERS, Call
+from rangelog_pd.handlers.call import SERVERS, Call, proposing
 from rangelog_pd.state.resources import decide
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import LEVEL_RIGHTS
@@ -20,14 +20,11 @@ PAGE_SIZE_MAX = 1_000
 _SEPARATOR = " "
 
 
-async def grant_rights(driver: Driver, request: pb.GrantRightsRequest) -> pb.GrantRightsResponse:
-    """Add verbs to a rule. Raises InvalidArgument, PreconditionFailed."""
-    return await driver.propose_request(pb.GrantRightsResponse, request.request_id, grant_rights=request)
+grant_rights = proposing("grant_rights", pb.GrantRightsResponse)
+"""Add verbs to a rule. Raises InvalidArgument, PreconditionFailed."""
 
-
-async def revoke_rights(driver: Driver, request: pb.RevokeRightsRequest) -> pb.RevokeRightsResponse:
-    """Take verbs from a rule. Raises InvalidArgument, PreconditionFailed."""
-    return await driver.propose_request(pb.RevokeRightsResponse, request.request_id, revoke_rights=request)
+revoke_rights = proposing("revoke_rights", pb.RevokeRightsResponse)
+"""Take verbs from a rule. Raises InvalidArgument, PreconditionFailed."""
 
 
 async def enforce_rights(driver: Driver, request: pb.EnforceRightsRequest) -> pb.EnforceRightsResponse:

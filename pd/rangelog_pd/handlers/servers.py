@@ -43,18 +43,15 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
                     f"another range server named {request.server!r} is registered and {health.name.lower()}: "
                     "choose another name, or wait until its lease is over"
                 )
-        heard = driver.view.servers.get(request.server)
-        behind = heard is not None and heard.incarnation == request.incarnation and request.log_end < heard.log_end
-    if heard is not None and behind:  # the state has the log's end once a second: compare with the last one
+        heard = driver.view.of(request.server, request.incarnation)
+    if heard is not None and request.log_end < heard.log_end:  # the state has the end once a second
         mark = pd_state_pb2.MarkLogEnd(server=request.server, incarnation=heard.incarnation, log_end=heard.log_end)
         await driver.propose(pb.ListTasksResponse, "", mark_log_end=mark)
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
     driver.view.registered(request.server, request.incarnation, driver.now_ms(), boot=request.boot)
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.tier_url = driver.tier_url()
-    response.rights_version = driver.rights_version()
-    response.tokens_version = driver.tokens_version()
-    response.quotas_version = driver.quotas_version()
+    driver.put_versions(response)
     return response
 
 
@@ -98,14 +95,9 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
     if deleted:
         command = pd_state_pb2.CollectObjects(object_ids=deleted)
         await driver.propose(pb.ListTasksResponse, "", collect_objects=command)
-    return pb.HeartbeatResponse(
-        directives=directives,
-        send_complete=send_complete,
-        tier_url=tier,
-        rights_version=driver.rights_version(),
-        tokens_version=driver.tokens_version(),
-        quotas_version=driver.quotas_version(),
-    )
+    response = pb.HeartbeatResponse(directives=directives, send_complete=send_complete, tier_url=tier)
+    driver.put_versions(response)
+    return response
 
 
 async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.ListServersResponse:
@@ -124,13 +116,13 @@ def describe_server(driver: Driver, state: State, name: str) -> common_pb2.Serve
     """Return a registered server, with its health, load and mode."""
     registered = state.servers[name]
     server = copy_of(registered.server)
-    view = driver.view.servers.get(name)
+    view = driver.view.of(name, server.incarnation)
     server.health = driver.view.shown_health(state, name, server.incarnation, driver.now_ms())
     server.health_reason = driver.view.complaints.avoided.get(name, "")
     hosted = state.hosted.of(name, server.incarnation)
     server.replica_count, server.open_range_count = len(hosted), len(hosted.open)
     server.mode = registered.mode or common_pb2.SERVER_MODE_ACTIVE
-    if view is not None and view.incarnation == server.incarnation:
+    if view is not None:
         server.used_bytes = view.used_bytes
         server.capacity_bytes = view.capacity_bytes
         server.last_heartbeat_ms = view.heard_wall_ms

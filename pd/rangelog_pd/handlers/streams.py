@@ -86,7 +86,7 @@ async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimS
 def shown(state: State, stream: common_pb2.Stream) -> common_pb2.Stream:
     """Return a stream for an answer, with the number of its ranges; its row has the next index, which a restore raises."""
     found = copy_of(stream)
-    found.range_count = len(state.ranges_of(stream.stream_id))
+    found.range_count = len(state.ranges.of(stream.stream_id))
     return found
 
 

@@ -42,10 +42,8 @@ def tier_checks(driver: Driver, state: State) -> list[pb.TierCheck]:
     now_ms = driver.now_ms()
     for name in sorted(state.servers):
         incarnation = state.servers[name].server.incarnation
-        view = driver.view.servers.get(name)
-        if view is None or driver.view.health(state, name, incarnation, now_ms) is ServerHealth.DEAD:
-            continue
-        if view.incarnation == incarnation:
+        view = driver.view.of(name, incarnation)
+        if view is not None and driver.view.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
             found.append(pb.TierCheck(name=name, error=view.tier_error))
     return found
 
@@ -56,7 +54,7 @@ async def set_tier(driver: Driver, request: pb.SetTierRequest) -> pb.SetTierResp
     await driver.barrier()
     await driver.tier_trials.passed(request.url)
     await driver.propose_request(pb.SetTierResponse, request.request_id, set_tier=request)
-    driver.tier_watch.doubt()
+    driver.tier_watch.recheck()
     return pb.SetTierResponse(tier_url=driver.tier_url())
 
 

@@ -10,7 +10,7 @@ from rangelog_core.net.principals import ADMINS
 from rangelog_core.tokens import LIFETIME_MS_MAX, TEXT_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import audited
-from rangelog_pd.handlers.call import SERVERS, Call
+from rangelog_pd.handlers.call import SERVERS, Call, proposing
 from rangelog_pd.state.tokens import check_row
 from rangelog_pd.state.versions import LEVEL_TOKENS
 from rangelog_proto.v1 import tokens_pb2 as pb
@@ -72,9 +72,8 @@ async def list_tokens(driver: Driver, request: pb.ListTokensRequest) -> pb.ListT
         )
 
 
-async def revoke_token(driver: Driver, request: pb.RevokeTokenRequest) -> pb.RevokeTokenResponse:
-    """Revoke a token. Raises PreconditionFailed where there is none."""
-    return await driver.propose_request(pb.RevokeTokenResponse, request.request_id, revoke_token=request)
+revoke_token = proposing("revoke_token", pb.RevokeTokenResponse)
+"""Revoke a token. Raises PreconditionFailed where there is none."""
 
 
 async def get_token_trust(driver: Driver, request: pb.GetTokenTrustRequest) -> pb.GetTokenTrustResponse:

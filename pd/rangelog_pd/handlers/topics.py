@@ -17,7 +17,7 @@ from rangelog_core.net.principals import USERS
 from rangelog_core.rights import ANY, Verb
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import audited, needs
-from rangelog_pd.handlers.call import BROKERS, Call
+from rangelog_pd.handlers.call import BROKERS, Call, proposing
 from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT, check_replicas, fill_replicas
 from rangelog_pd.state.topic_config import FIELDS, check_tags, with_topic_defaults
 from rangelog_pd.state.topic_tables import ShardMap, full_name
@@ -29,14 +29,11 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 _KEY = re.compile(rf"[0-9a-f]{{{2 * KEY_BYTES}}}")
 
 
-async def create_namespace(driver: Driver, request: pb.CreateNamespaceRequest) -> pb.CreateNamespaceResponse:
-    """Create a namespace. Raises NamespaceExists, InvalidArgument."""
-    return await driver.propose_request(pb.CreateNamespaceResponse, request.request_id, create_namespace=request)
+create_namespace = proposing("create_namespace", pb.CreateNamespaceResponse)
+"""Create a namespace. Raises NamespaceExists, InvalidArgument."""
 
-
-async def delete_namespace(driver: Driver, request: pb.DeleteNamespaceRequest) -> pb.DeleteNamespaceResponse:
-    """Delete an empty namespace. Raises NamespaceNotFound, PreconditionFailed."""
-    return await driver.propose_request(pb.DeleteNamespaceResponse, request.request_id, delete_namespace=request)
+delete_namespace = proposing("delete_namespace", pb.DeleteNamespaceResponse)
+"""Delete an empty namespace. Raises NamespaceNotFound, PreconditionFailed."""
 
 
 async def list_namespaces(driver: Driver, request: pb.ListNamespacesRequest) -> pb.ListNamespacesResponse:
@@ -111,44 +108,34 @@ async def update_topic(driver: Driver, request: pb.UpdateTopicRequest) -> pb.Upd
     return await driver.propose_request(pb.UpdateTopicResponse, request.request_id, update_topic=request)
 
 
-async def truncate_topic(driver: Driver, request: pb.TruncateTopicRequest) -> pb.TruncateTopicResponse:
-    """Trim a topic up to a cut. Raises TopicNotFound, TopicStateForbids, ShardNotFound, OffsetOutOfRange, InvalidArgument."""
-    return await driver.propose_request(pb.TruncateTopicResponse, request.request_id, truncate_topic=request)
+truncate_topic = proposing("truncate_topic", pb.TruncateTopicResponse)
+"""Trim a topic up to a cut. Raises TopicNotFound, TopicStateForbids, ShardNotFound, OffsetOutOfRange, InvalidArgument."""
 
+seal_topic = proposing("seal_topic", pb.SealTopicResponse)
+"""Start to seal a topic. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
 
-async def seal_topic(driver: Driver, request: pb.SealTopicRequest) -> pb.SealTopicResponse:
-    """Start to seal a topic. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
-    return await driver.propose_request(pb.SealTopicResponse, request.request_id, seal_topic=request)
+delete_topic = proposing("delete_topic", pb.DeleteTopicResponse)
+"""Start to delete a topic. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
 
+start_scale = proposing("start_scale", pb.StartScaleResponse)
+"""Keep the plan of a scale. Raises what shards.start_scale raises."""
 
-async def delete_topic(driver: Driver, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
-    """Start to delete a topic. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
-    return await driver.propose_request(pb.DeleteTopicResponse, request.request_id, delete_topic=request)
-
-
-async def start_scale(driver: Driver, request: pb.StartScaleRequest) -> pb.StartScaleResponse:
-    """Keep the plan of a scale. Raises what shards.start_scale raises."""
-    return await driver.propose_request(pb.StartScaleResponse, request.request_id, start_scale=request)
-
-
-async def cancel_scale(driver: Driver, request: pb.CancelScaleRequest) -> pb.CancelScaleResponse:
-    """Drop the plan of a scale. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
-    return await driver.propose_request(pb.CancelScaleResponse, request.request_id, cancel_scale=request)
+cancel_scale = proposing("cancel_scale", pb.CancelScaleResponse)
+"""Drop the plan of a scale. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
 
 
 async def commit_scale(driver: Driver, request: pb.CommitScaleRequest) -> pb.CommitScaleResponse:
     """End the parents of a scale and make its children current. Raises what shards.commit_scale raises.
 
-    The children get owners before the response: until then nobody takes batches for their keys.
+    The children get owners before the response: until then no broker takes batches for their keys.
     """
     response = await driver.propose_request(pb.CommitScaleResponse, request.request_id, commit_scale=request)
     await driver.assign_owners()
     return response
 
 
-async def end_shard(driver: Driver, request: pb.EndShardRequest) -> pb.EndShardResponse:
-    """End a shard of a topic that is being sealed. Raises what shards.end_shard raises."""
-    return await driver.propose_request(pb.EndShardResponse, request.request_id, end_shard=request)
+end_shard = proposing("end_shard", pb.EndShardResponse)
+"""End a shard of a topic that is being sealed. Raises what shards.end_shard raises."""
 
 
 async def report_consumed(driver: Driver, request: pb.ReportConsumedRequest) -> pb.ReportConsumedResponse:
@@ -158,9 +145,8 @@ async def report_consumed(driver: Driver, request: pb.ReportConsumedRequest) -> 
     return await driver.propose_request(pb.ReportConsumedResponse, request.request_id, report_consumed=request)
 
 
-async def ensure_log(driver: Driver, request: pb.EnsureLogRequest) -> pb.EnsureLogResponse:
-    """Return a shard's side log, or a coordinator journal's stream. Raises TopicNotFound, ShardNotFound."""
-    return await driver.propose_request(pb.EnsureLogResponse, request.request_id, ensure_log=request)
+ensure_log = proposing("ensure_log", pb.EnsureLogResponse)
+"""Return a shard's side log, or a coordinator journal's stream. Raises TopicNotFound, ShardNotFound."""
 
 
 async def list_shards(driver: Driver, request: pb.ListShardsRequest) -> pb.ListShardsResponse:

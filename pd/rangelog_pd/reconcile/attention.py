@@ -1,8 +1,8 @@
 """Which ranges one range server's next heartbeat examines: those that may need a directive.
 
-What holds: every range that needs a directive for the server, or may need one soon, is in one of three sets: `told` (a
+What holds: every range that needs a directive for the server, or may need one soon, is in one of three sets: `issued` (a
 directive was sent and is repeated until a report shows it done), `fresh` (the range changed since it was examined) or
-`waiting` (a condition elsewhere is missing). All other ranges are in none. A heartbeat examines all of `told`, a bounded
+`waiting` (a condition elsewhere is missing). All other ranges are in none. A heartbeat examines all of `issued`, a bounded
 number of `fresh`, and a few of `waiting` in turn, so its cost does not depend on the number of ranges.
 """
 
@@ -23,13 +23,13 @@ WAITING_MAX = 32
 class Attention:
     """The ranges of one server that may need directives."""
 
-    told: dict[RangeKey, None] = field(default_factory=dict)
+    issued: dict[RangeKey, None] = field(default_factory=dict)
     fresh: dict[RangeKey, None] = field(default_factory=dict)
     waiting: dict[RangeKey, None] = field(default_factory=dict)
 
     def attend(self, key: RangeKey) -> None:
         """Note that a range changed."""
-        if key not in self.told:
+        if key not in self.issued:
             self.waiting.pop(key, None)
             self.fresh[key] = None
 
@@ -41,23 +41,23 @@ class Attention:
 
     def take(self) -> Iterator[RangeKey]:
         """Yield the ranges to examine now; each must be passed to `settle`."""
-        yield from list(self.told)
+        yield from list(self.issued)
         for source, bound in ((self.fresh, FRESH_MAX), (self.waiting, WAITING_MAX)):
             for key in list(islice(source, bound)):
                 if source.pop(key, key) is None:
                     yield key
 
-    def settle(self, key: RangeKey, *, told: bool, done: bool) -> None:
+    def settle(self, key: RangeKey, *, issued: bool, done: bool) -> None:
         """Note the result for a range: a directive, nothing to do (`done`), or nothing yet."""
-        if told:
-            self.told[key] = None
+        if issued:
+            self.issued[key] = None
             return
-        self.told.pop(key, None)
+        self.issued.pop(key, None)
         if not done:
             self.waiting[key] = None
 
     def clear(self) -> None:
         """Remove all ranges."""
-        self.told.clear()
+        self.issued.clear()
         self.fresh.clear()
         self.waiting.clear()

@@ -1,8 +1,8 @@
-"""What the leader has still to put into the audit log: outcomes of what has begun, and refusals. Times in ms.
+"""The notes that the leader has still to put into the audit log: outcomes of calls that have begun, and refusals. Times in ms.
 
 What holds: an outcome is kept until a command has it. The first refusal of a caller's call is an entry; equal ones within
 REFUSALS_MS after it are counted, and are one more entry. Refusals beyond what is remembered are counted as dropped, in the next
-entry. So whoever is refused can make no more than one entry a minute for each call.
+entry. So a caller that is refused makes at most one entry a minute for each call.
 
 Of one leader, in memory: what a leader that dies has not noted is an entry without an outcome.
 """

@@ -1,4 +1,4 @@
-"""What the leader heard of the brokers: when last, and the loads of their shards. In memory only; another leader starts anew.
+"""The leader's view of the brokers: the last heartbeat, and the loads of their shards. In memory; a new leader starts empty.
 
 What holds: a broker is silent from its last heartbeat on, or from the start of this leadership. The loads of a broker count
 only in its present incarnation.
@@ -68,8 +68,8 @@ class BrokersView:
         """Apply a heartbeat; return whether the broker must register, or send all of its loads."""
         if not owners.is_alive(request.name, request.incarnation):
             return broker_pb2.BrokerHeartbeatResponse(register=True)
-        known = self._brokers.get(request.name)
-        if known is None or known.incarnation != request.incarnation:
+        known = self._heard(request.name, request.incarnation)
+        if known is None:
             known = self._brokers[request.name] = BrokerLoads(request.incarnation, now_ms)
         known.heard_ms = now_ms
         known.feature_level = request.feature_level
@@ -82,28 +82,29 @@ class BrokersView:
             known.put((each.topic_id, each.shard_id), (each.events_per_s, each.bytes_per_s))
         return broker_pb2.BrokerHeartbeatResponse(send_all=not known.complete)
 
+    def _heard(self, name: str, incarnation: int) -> BrokerLoads | None:
+        known = self._brokers.get(name)
+        return known if known is not None and known.incarnation == incarnation else None
+
     def feature_level(self, broker: broker_pb2.Broker) -> int:
-        """Return the level of a broker's program; 0: not heard in this incarnation, or a program that does not tell."""
-        known = self._brokers.get(broker.name)
-        heard = known.feature_level if known is not None and known.incarnation == broker.incarnation else 0
-        return heard or broker.feature_level
+        """Return the level of a broker's program; 0: not heard in this incarnation, or a program that reports no level."""
+        known = self._heard(broker.name, broker.incarnation)
+        return (known.feature_level if known is not None else 0) or broker.feature_level
 
     def unopenable(self, broker: broker_pb2.Broker) -> tuple[ShardKey, ...]:
         """Return what a broker cannot open, since a later program than its own wrote it."""
-        known = self._brokers.get(broker.name)
-        return known.unopenable if known is not None and known.incarnation == broker.incarnation else ()
+        known = self._heard(broker.name, broker.incarnation)
+        return known.unopenable if known is not None else ()
 
     def load(self, name: str, incarnation: int, key: ShardKey) -> int:
         """Return the bytes/s of a shard, as its owner reports it."""
-        known = self._brokers.get(name)
-        if known is None or known.incarnation != incarnation:
-            return 0
-        return known.loads.get(key, (0, 0))[1]
+        known = self._heard(name, incarnation)
+        return known.loads.get(key, (0, 0))[1] if known is not None else 0
 
     def total(self, name: str, incarnation: int) -> int:
         """Return the bytes/s of all shards that a broker reports."""
-        known = self._brokers.get(name)
-        return known.bytes_per_s if known is not None and known.incarnation == incarnation else 0
+        known = self._heard(name, incarnation)
+        return known.bytes_per_s if known is not None else 0
 
     def carry(self, key: ShardKey, giver: str, taker: str) -> None:
         """Count the load of a shard that is moved at its new owner, until both report it themselves."""
@@ -114,6 +115,5 @@ class BrokersView:
 
     def is_silent(self, broker: broker_pb2.Broker, now_ms: float) -> bool:
         """Whether nothing was heard of a broker for so long that it counts as lost."""
-        known = self._brokers.get(broker.name)
-        heard = known.heard_ms if known is not None and known.incarnation == broker.incarnation else self._since_ms
-        return now_ms - heard >= self.lost_ms
+        known = self._heard(broker.name, broker.incarnation)
+        return now_ms - (known.heard_ms if known is not None else self._since_ms) >= self.lost_ms

@@ -112,7 +112,7 @@ def _repairs(state: State, view: ClusterView, now_ms: float, time_ms: int) -> It
 def _repair(
     state: State, view: ClusterView, placer: Placer, found: common_pb2.Range, lacking: list[str], now_ms: float
 ) -> tuple[list[pd_state_pb2.Command], str]:
-    """Return the commands that repair one range, and, where there are none although some are wanted, the reason.
+    """Return the commands that repair one range, and, where a repair is wanted and impossible, the reason.
 
     Members stay as they are while no server at hand has the range: who once had it is not forgotten.
     """

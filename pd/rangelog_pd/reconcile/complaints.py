@@ -10,7 +10,7 @@ What holds:
 * What is said of a server that is dead, or of a process before the last start, does not count: its silence explains it. Nor
   does what is said within GRACE_MS after a start or a return, when writers still report connections that broke before.
 * Never more than a third of the usable servers are avoided at a time, those with the most reporters, each until its bout ends:
-  when all are complained about, the cause is the network or the load, and avoiding everybody helps nobody.
+  when all are complained about, the cause is the network or the load, and avoiding all of them would not help.
 * Memory: one entry for each server that is dead or was in trouble within RELAPSE_MS, with REPORTERS_MAX reporters.
 
 Of one leader, in memory only: a new leader begins calm. Pure; times are of the leader's monotonic clock, in ms.

@@ -1,7 +1,7 @@
 """How far snapshots reach, of shards that wait to be trimmed. In memory: asked of the brokers, answered with their heartbeats.
 
-What holds: what a broker reports is a durable snapshot, so it stays true whoever owns the shard, and what is known of a shard
-never becomes less. Only shards that somebody waits for are asked for and kept.
+What holds: a broker reports durable snapshots, so a report stays true under any later owner, and the known offset of a shard
+never falls. Only shards that somebody waits for are asked for and kept.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from rangelog_pd.reconcile.growth import FORMAT as LEAVE_WANTED
 from rangelog_pd.reconcile.task_board import task_id_of
 from rangelog_pd.reconcile.view import ClusterView, ServerView, drop_task_id
 from rangelog_pd.state.store import State
-from rangelog_pd.state.tables import RangeKey
+from rangelog_pd.state.tables import RangeKey, discard
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -90,8 +90,8 @@ class Planner:
     def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
         """Return the current directives, most urgent first, bounded. Examines only ranges that may need one (attention.py)."""
         self.view.upkeep.follow(self.state)
-        view = self.view.servers.get(server)
-        if view is None or view.incarnation != incarnation or not view.complete:
+        view = self.view.of(server, incarnation)
+        if view is None or not view.complete:
             return []
         wanted: dict[str, list[pd_pb2.Directive]] = {kind: [] for kind in _BOUNDS}
         for key in view.attention.take():
@@ -99,11 +99,11 @@ class Planner:
             if directive is not None and self.view.is_put_off(directive, server, self.now_ms):
                 directive = None
             kind = directive.WhichOneof("action") if directive is not None else None
-            told = False
+            issued = False
             if directive is not None and kind is not None and len(wanted[kind]) < _BOUNDS[kind]:
                 wanted[kind].append(directive)
-                told = True
-            view.attention.settle(key, told=told, done=done)
+                issued = True
+            view.attention.settle(key, issued=issued, done=done)
         if self.tier:
             wanted["write_manifests"] += self._manifests(server)
             wanted["delete_objects"] += self._deletions(server)
@@ -119,7 +119,7 @@ class Planner:
         report = view.reports.get(key)
         if key not in self.state.hosted.of(server, view.incarnation):
             return self._look_at_stray(key, report, server)
-        self._no_stray(key, server)
+        discard(self.view.strays, key, server)
         found = self.state.ranges[key]
         if found.state != common_pb2.RANGE_STATE_SEALED:
             return self._look_at_open(found, server)
@@ -164,7 +164,7 @@ class Planner:
     def _has_places(self, found: common_pb2.Range) -> bool:
         """Whether the writer of an open range finds as many servers elsewhere as the range has."""
         if self._usable_count is None:
-            candidates = self.view.candidates(self.state, self.now_ms)
+            candidates = self.view.fleet.candidates(self.state, self.now_ms)
             usable = [each for each in candidates if not (each.barred or each.avoided)]
             self._usable_count = sum(each.health is ServerHealth.ALIVE for each in usable)
         return self._usable_count >= len(found.replicas)
@@ -198,19 +198,12 @@ class Planner:
     ) -> tuple[pd_pb2.Directive | None, bool]:
         """Return the directive for a replica that is not, or no longer, a member of its range."""
         if report is None:
-            self._no_stray(key, server)
+            discard(self.view.strays, key, server)
             return None, True
         self.view.strays.setdefault(key, {})[server] = None
         if self._superfluous(key, server):
             return _drop(key, server, "the range lives elsewhere, or not at all"), False
         return None, False
-
-    def _no_stray(self, key: RangeKey, server: str) -> None:
-        strays = self.view.strays.get(key)
-        if strays is not None:
-            strays.pop(server, None)
-            if not strays:
-                del self.view.strays[key]
 
     def _look_at_whole(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
         """Return the directive for a whole replica of a sealed range: one of its servers may have to upload it."""
@@ -277,12 +270,10 @@ class Planner:
 
     def is_whole(self, found: common_pb2.Range, replica: common_pb2.Replica) -> bool:
         """Whether a living server reports that it holds a sealed range up to the end; of an empty one there is nothing."""
-        if found.end_offset == found.start_offset:
-            return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is ServerHealth.ALIVE
-        report = self.view.held(replica.server, replica.incarnation, (found.stream_id, found.index))
-        if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
+        if self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is not ServerHealth.ALIVE:
             return False
-        return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is ServerHealth.ALIVE
+        is_empty = found.end_offset == found.start_offset
+        return is_empty or self.view.holds(replica.server, replica.incarnation, (found.stream_id, found.index))
 
     def _uploader(self, found: common_pb2.Range) -> str | None:
         """Return the server that uploads the range already, unless it is dead; otherwise a replica, chosen by range index."""

@@ -24,7 +24,7 @@ NAMED_MAX = 3
 
 @dataclass(slots=True)
 class Drain:
-    """What a server has left."""
+    """The replicas that a server still has."""
 
     open_count: int
     sealed_count: int
@@ -42,15 +42,14 @@ def progress(state: State, view: ClusterView, known: pd_state_pb2.RegisteredServ
     """Return what a server has left. Its cost is that of what the server holds."""
     name, incarnation = known.server.name, known.server.incarnation
     hosted = state.hosted.of(name, incarnation)
-    heard = view.servers.get(name)
-    is_heard = heard is not None and heard.incarnation == incarnation
-    reports = heard.reports if heard is not None and is_heard else {}
+    heard = view.of(name, incarnation)
+    reports = heard.reports if heard is not None else {}
     copying = [
         key
         for key in reports
         if key not in hosted and (found := state.ranges.find(key)) is not None and not (found.hot_dropped or found.lost)
     ]
-    return Drain(len(hosted.open), len(hosted.sealed), copying, is_heard and heard is not None and heard.complete)
+    return Drain(len(hosted.open), len(hosted.sealed), copying, heard is not None and heard.complete)
 
 
 def check_drain(state: State, view: ClusterView, name: str, now_ms: float) -> None:
@@ -59,7 +58,7 @@ def check_drain(state: State, view: ClusterView, name: str, now_ms: float) -> No
     hosted = state.hosted.of(name, known.server.incarnation)
     remaining = [
         each.server
-        for each in view.candidates(state, now_ms)
+        for each in view.fleet.candidates(state, now_ms)
         if each.server != name and not each.barred and each.health is not ServerHealth.DEAD
     ]
     for part in (hosted.sealed, hosted.open):
@@ -106,7 +105,7 @@ def check_removal(state: State, view: ClusterView, name: str, now_ms: float, *, 
 
 def _check_drained(state: State, view: ClusterView, known: pd_state_pb2.RegisteredServer) -> None:
     name = known.server.name
-    if name not in state.draining:
+    if name not in state.modes.draining:
         raise PreconditionFailed(
             f"{name} is alive and not drained: run `pdctl server drain {name} --wait`, or stop it and wait until it is dead"
         )

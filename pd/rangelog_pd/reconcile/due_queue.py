@@ -26,9 +26,10 @@ class DueQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._heap)
 
-    def put(self, key: K, due_ms: int) -> None:
-        """Add a key with its due time."""
-        if self._queued.get(key) != due_ms:
+    def put(self, key: K, times: Mapping[K, int]) -> None:
+        """Add a key with its due time among the times in force; a key without one is not added."""
+        due_ms = times.get(key)
+        if due_ms is not None and self._queued.get(key) != due_ms:
             self._queued[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key, due_ms))
 

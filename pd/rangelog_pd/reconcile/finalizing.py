@@ -17,7 +17,7 @@ LISTED_MAX = 20
 
 
 class Announced(NamedTuple):
-    """One process and the feature level of its program; 0: it was not told."""
+    """One process and the feature level of its program; 0: the process did not report it."""
 
     name: str
     feature_level: int

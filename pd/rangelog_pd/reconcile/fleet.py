@@ -1,6 +1,6 @@
 """The range servers as candidates for placement, kept in order by what changes, so that a placement costs what it chooses.
 
-What holds: a candidate is read anew once its ranges or its registration changed, a heartbeat of it came, or its lease ended;
+What holds: a candidate is read again once its ranges or its registration changed, a heartbeat of it came, or its lease ended;
 all of them at least every half second, for what the others are compared with. Between these a choice counts as load, so
 that placements which are not applied yet do not all go to one server.
 
@@ -43,11 +43,11 @@ class Fleet:
         self._placer = Placer()
 
     def forget(self) -> None:
-        """Read everything anew at the next call."""
+        """Read all servers again at the next call."""
         self._state = None
 
     def note(self, server: str) -> None:
-        """Read a server anew at the next call."""
+        """Read a server again at the next call."""
         self._stale[server] = None
 
     def placer(self, state: State, now_ms: float) -> Placer:
@@ -83,7 +83,7 @@ class Fleet:
         return Placer(self._for_copies(each) for each in found if not (only_sound and each.rank))
 
     def candidates(self, state: State, now_ms: float) -> list[Candidate]:
-        """Return every registered server, read anew."""
+        """Return every registered server, as it is now."""
         return [self._candidate(state, registered.server, now_ms) for registered in state.servers.values()]
 
     def _read_all(self, state: State, now_ms: float) -> None:

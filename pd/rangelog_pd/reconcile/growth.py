@@ -1,7 +1,7 @@
 """Open ranges with fewer members than their stream wants, where a new range would have more: their writers are asked to leave.
 
 What holds: a writer is asked only if a placement now, among servers that are alive, trusted and not nearly full, would give
-more members than its range has; the stream's policy counts. So nobody is asked again and again for nothing. A range for which
+more members than its range has; the stream's policy counts. So no writer is asked repeatedly without effect. A range for which
 there are no servers costs nothing until the servers change: then all ranges that lack members are looked at once. The tried
 placement is kept for each different wish of a stream.
 """

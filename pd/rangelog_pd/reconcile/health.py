@@ -20,7 +20,7 @@ _ERROR_LENGTH_MAX = 120
 
 @dataclass(frozen=True, slots=True)
 class FirstNames:
-    """What the counts of a description do not name. `short`: the first ranges with too few copies, as stream/index."""
+    """The first names behind the counts of a description. `short`: the first ranges with too few copies, as stream/index."""
 
     short: Sequence[str] = ()
     lost: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""What retention keeps beyond its stream's age or size, with the reason; for people, and to look at it again in time.
+"""The ranges that retention keeps beyond their stream's age or size, with the reason; for people, and for the next look.
 
 In the leader's memory only: the next leader finds the same as soon as it looks at what is due.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rangelog_pd.reconcile.due_queue import DueQueue
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import discard
 from rangelog_proto.v1 import pd_pb2
 
 AGE, SIZE = "age", "size"
@@ -40,20 +41,17 @@ class HeldStreams:
 
     def put(self, stream_id: int, limit: str, held: HeldRanges | None) -> None:
         """Note what is kept beyond one limit of a stream, AGE or SIZE; None: nothing."""
-        known = self._held.get(stream_id, {})
         if held is None:
-            known.pop(limit, None)
-            if not known:
-                self._held.pop(stream_id, None)
+            discard(self._held, stream_id, limit)
         else:
-            self._held.setdefault(stream_id, known)[limit] = held
+            self._held.setdefault(stream_id, {})[limit] = held
         if limit == AGE:
             late_ms = held.late_ms if held is not None else 0
             if not late_ms:
                 self._late_times.pop(stream_id, None)
             elif self._late_times.get(stream_id) != late_ms:
                 self._late_times[stream_id] = late_ms
-                self._late.put(stream_id, late_ms)
+                self._late.put(stream_id, self._late_times)
 
     def late(self, time_ms: int) -> Iterator[int]:
         """Yield the streams of which a bound is reached."""
@@ -69,7 +67,7 @@ class HeldStreams:
         return sum(any(not each.cursor for each in held.values()) for held in self._held.values())
 
     def tasks(self, state: State, time_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
-        """Return them as tasks, oldest first. What waits for its upload is failing; what a cursor keeps is not."""
+        """Return them as tasks, oldest first. A range that waits for its upload is failing; one that a cursor keeps is not."""
         found: list[pd_pb2.Task] = []
         for stream_id, by_limit in self._held.items():
             stream = state.streams.find(stream_id)

@@ -33,7 +33,7 @@ class Copies:
 
 @dataclass(slots=True)
 class Impact:
-    """What would be wrong. Each list is bounded, each count is whole; with each range, the copies that would be left."""
+    """The ranges that would lose copies. Each list is bounded, each count is whole; with each range, the copies left."""
 
     listed_max: int
     range_count: int = 0
@@ -77,7 +77,7 @@ def judge(ranges: Iterable[Copies], going: Collection[str], listed_max: int = LI
 
 
 def copies_of(state: State, view: ClusterView, key: RangeKey, now_ms: float) -> Copies | None:
-    """Return who has a range; None where there is none, or its hot copies were given up or are lost by an operator's word."""
+    """Return who has a range; None for an unknown range, and for one whose hot copies were dropped or accepted as lost."""
     found = state.ranges.find(key)
     if found is None or found.hot_dropped or found.lost:
         return None
@@ -103,8 +103,8 @@ def held_by(state: State, view: ClusterView, names: Collection[str]) -> Iterator
         if known is None:
             continue
         hosted = state.hosted.of(name, known.server.incarnation)
-        heard = view.servers.get(name)
-        reported = heard.reports if heard is not None and heard.incarnation == known.server.incarnation else ()
+        heard = view.of(name, known.server.incarnation)
+        reported = heard.reports if heard is not None else ()
         for keys in (hosted.open, hosted.sealed, reported):
             for key in keys:
                 if key not in seen:
@@ -127,7 +127,7 @@ def check_copies_to_come(
     range although others have taken its place. Its cost is that of the work in progress."""
     keys: dict[RangeKey, None] = {}
     for each in view.servers.values():
-        for part in (each.attention.told, each.attention.fresh, each.attention.waiting):
+        for part in (each.attention.issued, each.attention.fresh, each.attention.waiting):
             keys.update(part)
     found = (copies_of(state, view, key, now_ms) for key in keys)
     return judge((each for each in found if each is not None and not each.is_open), (name,), listed_max)
@@ -140,19 +140,18 @@ def unreported(state: State, view: ClusterView, going: Collection[str], now_ms: 
         if name in going:
             continue
         incarnation = known.server.incarnation
-        seen = view.servers.get(name)
-        is_complete = seen is not None and seen.incarnation == incarnation and seen.complete
-        if not is_complete and view.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
+        seen = view.of(name, incarnation)
+        if (seen is None or not seen.complete) and view.health(
+            state, name, incarnation, now_ms
+        ) is not ServerHealth.DEAD:
             found.append(name)
     return sorted(found)
 
 
 def is_whole(state: State, view: ClusterView, key: RangeKey, server: str, incarnation: int, now_ms: float) -> bool:
     """Whether a living server reports that it holds a sealed range up to the end, and is not about to drop it."""
-    report = view.held(server, incarnation, key)
-    if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
-        return False
-    return view.health(state, server, incarnation, now_ms) is ServerHealth.ALIVE
+    is_alive = view.health(state, server, incarnation, now_ms) is ServerHealth.ALIVE
+    return is_alive and view.holds(server, incarnation, key)
 
 
 def _is_copy(

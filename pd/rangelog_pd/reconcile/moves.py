@@ -19,7 +19,7 @@ from rangelog_pd.reconcile.copy_target import choose_copy
 from rangelog_pd.state.indexes import Hosting
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 if TYPE_CHECKING:
     from rangelog_pd.reconcile.view import ClusterView
@@ -49,7 +49,7 @@ class Moves:
         self.queue.clear()
         self.under_way.clear()
         self.blocked.clear()
-        for name in (*state.draining, *self._view.complaints.left):
+        for name in (*state.modes.draining, *self._view.complaints.left):
             self.leave(state, name)
 
     def leave(self, state: State, server: str) -> None:
@@ -103,7 +103,7 @@ class Moves:
                 )
             except NoPlacement as refusal:
                 has_policy = policy_of(state.streams[key[0]].config) != ANY
-                known = known or self._view.candidates(state, now_ms)
+                known = known or self._view.fleet.candidates(state, now_ms)
                 self.blocked[key] = refusal.message if has_policy else self._why_none(state, known, others)
                 continue
             self.under_way[key] = (target.server, target.incarnation)
@@ -130,8 +130,7 @@ class Moves:
             is_member = found is not None and any(
                 (each.server, each.incarnation) == (server, incarnation) for each in found.replicas
             )
-            report = self._view.held(server, incarnation, key)
-            is_whole = report is not None and report.state == pd_pb2.REPLICA_STATE_SEALED
+            is_whole = self._view.holds(server, incarnation, key)
             is_empty = found is not None and found.start_offset == found.end_offset
             if is_member and not is_whole and not is_empty:
                 continue
@@ -146,7 +145,7 @@ class Moves:
         return next((each for each in of.replicas if self._is_left(state, each)), None)
 
     def _is_left(self, state: State, replica: common_pb2.Replica) -> bool:
-        if replica.server not in state.draining and replica.server not in self._view.complaints.left:
+        if replica.server not in state.modes.draining and replica.server not in self._view.complaints.left:
             return False
         return state.servers[replica.server].server.incarnation == replica.incarnation
 
@@ -162,8 +161,8 @@ class Moves:
 
     @staticmethod
     def _why_not(state: State, each: Candidate) -> str:
-        if each.server in state.draining:
+        if each.server in state.modes.draining:
             return "draining"
-        if each.server in state.cordoned:
+        if each.server in state.modes.cordoned:
             return "cordoned"
         return each.health.name.lower() if each.health is not ServerHealth.ALIVE else "avoided"

@@ -2,8 +2,8 @@
 
 A living writer leaves a range when a replica is lost, when the range is old, and when a replica asks it to. So a range is
 suspected when a member is lost or leaves, or when the range is older than its age limit by a grace; and it is orphaned once,
-for `quiet_ms` from then on, no member has reported that it grew and nobody has opened its stream. If too few of its members are
-left to say where it ends, it is lost: nobody can seal it before an operator accepts that.
+for `quiet_ms` from then on, no member has reported that it grew and no writer has opened its stream. If too few of its members
+are left to say where it ends, it is lost: no server seals it before an operator accepts that.
 
 What holds: a range without a record is left alone, until a report says that it grew, unless a member is to be left, which
 would wait for its writer for good. The decision is a guess from outside: the server that carries it out asks the writer

@@ -2,8 +2,8 @@
 
 What holds: a move replaces a member by compare-and-set, and the former member keeps its replica as a source until the new one
 is whole, so that there are never fewer copies than before; nothing is begun while repairs are going on; a move that is no
-longer possible is skipped. It is in the leader's memory only: what was begun is finished by the next leader as any copy, and
-what was not is planned again by whoever asks for a rebalance again.
+longer possible is skipped. It is in the leader's memory only: the next leader finishes a move that has begun like any copy;
+the others are planned again with the next request for a rebalance.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from rangelog_pd.placement import ServerHealth
-from rangelog_pd.reconcile.rebalancing import Move, RebalancePlan, busy_with, is_whole, why_not_there, why_unmovable
+from rangelog_pd.reconcile.rebalancing import Move, RebalancePlan, busy_with, why_not_there, why_unmovable
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
@@ -78,7 +78,7 @@ class Rebalance:
         if found is None or not any(_is_same(each, member) for each in found.replicas):
             del self._under_way[move.key]
             self._skip(f"{member.server} did not become, or is no longer, a member of the range")
-        elif is_whole(view, member, move.key):
+        elif view.holds(member.server, member.incarnation, move.key):
             del self._under_way[move.key]
             self._state.moved += 1
             self._state.moved_bytes += move.size_bytes

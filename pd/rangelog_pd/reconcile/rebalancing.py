@@ -21,7 +21,7 @@ from rangelog_pd.reconcile.directives import is_dropped_once_replaced
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2
 
 MOVES_MAX = 1_000
 """Moves of one plan."""
@@ -56,7 +56,7 @@ class RebalancePlan:
 
     @property
     def size_bytes(self) -> int:
-        """What is copied."""
+        """The bytes that all moves copy."""
         return sum(move.size_bytes for move in self.moves)
 
 
@@ -200,19 +200,13 @@ def why_unmovable(state: State, view: ClusterView, key: RangeKey, now_ms: float)
         return "the range has fewer replicas than its stream wants"
     if any(each.state == common_pb2.OBJECT_STATE_PREPARED for each in state.objects_of(*key)):
         return "the range is being uploaded"
-    if not all(is_whole(view, each, key) for each in found.replicas):
+    if not all(view.holds(each.server, each.incarnation, key) for each in found.replicas):
         return "not all replicas of the range are whole"
     if any(
         view.health(state, each.server, each.incarnation, now_ms) is not ServerHealth.ALIVE for each in found.replicas
     ):
         return "not all servers of the range are alive"
     return ""
-
-
-def is_whole(view: ClusterView, replica: common_pb2.Replica, key: RangeKey) -> bool:
-    """Whether a member certainly has all of a sealed range."""
-    report = view.held(replica.server, replica.incarnation, key)
-    return report is not None and report.state == pd_pb2.REPLICA_STATE_SEALED
 
 
 def why_not_there(state: State, key: RangeKey, source: Candidate, target: Candidate) -> str:

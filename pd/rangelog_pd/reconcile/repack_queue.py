@@ -4,7 +4,7 @@ What holds:
 
 * A look reads the neighbourhood of one range. It follows a change there (a commit, a trim, a repack), or the moment from which
   a few neighbours are old enough. A new leader looks through all streams once, a bounded number of ranges a round.
-* No object is in two repacks of this queue. What a server has begun goes on under the next leader, by the prepared object.
+* No object is in two repacks of this queue. A repack that has begun goes on under the next leader, by the prepared object.
 * A repack is over when its objects do not all count any more: then it was carried out, or something of it was trimmed, deleted
   or repacked by others. Its commit is a compare-and-set (state/repacks.py), so nothing here has to be right for safety.
 * One that fails for long gives its place to others and is tried again later, by any server; meanwhile it is a failing task.

@@ -23,8 +23,8 @@ def able_servers(state: State, view: ClusterView, now_ms: float) -> list[tuple[s
     """Return the servers that may begin a repack, with their incarnations; those that are written to least come first."""
     found = []
     for name, registered in state.servers.items():
-        server, heard = registered.server, view.servers.get(name)
-        if heard is None or heard.incarnation != server.incarnation:
+        server, heard = registered.server, view.of(name, registered.server.incarnation)
+        if heard is None:
             continue
         if view.health(state, name, server.incarnation, now_ms) is not ServerHealth.ALIVE:
             continue

@@ -46,7 +46,7 @@ def units_around(
 
 
 def unit_of(state: State, stream_id: int, index: int) -> RepackUnit | None:
-    """Return the unit that has the records of a range; None: they are not wholly in the tier, or there are none."""
+    """Return the unit that has the records of a range; None: they are not wholly in the tier, or the range is empty."""
     stream = state.streams.find(stream_id)
     of = state.ranges.find((stream_id, index))
     if stream is None or of is None or not _is_tiered(of):

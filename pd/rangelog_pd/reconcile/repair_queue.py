@@ -32,7 +32,7 @@ class RepairQueue:
         return chain(*(self._ranked[rank] for rank in sorted(self._ranked)), self._new)
 
     def put(self, key: RangeKey) -> None:
-        """Add a range; its rank is found anew."""
+        """Add a range, or rank it again."""
         self.discard(key)
         self._new[key] = None
 

@@ -35,8 +35,7 @@ def retention(state: State, upkeep: Upkeep, time_ms: int, *, has_tier: bool) -> 
     for stream_id in upkeep.expiries.take(state, time_ms):
         yield _expire(state, stream_id, time_ms)
     for stream_id in upkeep.held.late(time_ms):
-        if stream_id in state.due.trims:
-            upkeep.trims.put(stream_id, state.due.trims[stream_id])
+        upkeep.trims.put(stream_id, state.due.trims)
     for stream_id in upkeep.trims.take(time_ms, state.due.trims):
         end, held = _end_of_old(state, stream_id, time_ms, has_tier=has_tier)
         upkeep.held.put(stream_id, AGE, held)

@@ -1,4 +1,4 @@
-"""When the leader looks at the retention of which topic, and what it proposes. In memory; another leader starts anew.
+"""When the leader looks at the retention of which topic, and what it proposes. In memory; another leader starts empty.
 
 What holds: topics take their turns spread over time, each once in its interval and once soon after a leader has begun, so a
 round costs the topics that are due. A truncation is proposed only once snapshots cover what it trims; until then the topic is
@@ -40,7 +40,7 @@ class RetentionQueue:
         self._seen = 0
 
     def start_leading(self) -> None:
-        """Begin anew."""
+        """Look at all topics again."""
         self._state = None
 
     def commands(

@@ -81,7 +81,7 @@ def _splits(policy: topic_pb2.ScalingPolicy, shards: Sequence[ShardRates], count
             break
         if is_hot(shard.averages, policy.target_per_s) and shard.keys.high - shard.keys.low >= KEYS_MIN:
             parents.append(shard)
-            key_ranges += divided(shard.keys, parts)
+            key_ranges += equal_key_ranges(parts, shard.keys)  # no weights of keys are reported
             count += parts - 1
     if not parents:
         return None
@@ -92,11 +92,6 @@ def _splits(policy: topic_pb2.ScalingPolicy, shards: Sequence[ShardRates], count
         f"{len(parents)} shards take too much; shard {hottest.shard_id}: {_in_words(hottest.averages)}, "
         f"the target is {policy.target_per_s} {_unit(policy)}",
     )
-
-
-def divided(keys: KeyRange, parts: int) -> list[KeyRange]:
-    """Return the key ranges of the parts of a shard: equal ones, as long as no weights of keys are reported."""
-    return equal_key_ranges(parts, keys)
 
 
 def _merges(policy: topic_pb2.ScalingPolicy, shards: Sequence[ShardRates], count: int) -> Scale | None:

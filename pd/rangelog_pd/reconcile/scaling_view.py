@@ -1,8 +1,8 @@
-"""Automatic scaling by the leader: the averages that owners report, and the plans that follow. Another leader starts anew.
+"""Automatic scaling by the leader: the averages that owners report, and the plans that follow. Another leader starts empty.
 
 What holds: a round looks at the topics of which a load was reported or changed, and at no other; in such a topic at the shards
 that it concerns, and their neighbours. A topic has one plan at a time and rests after each scale. A plan of the leader's own
-that nobody carries out is cancelled after a time.
+that no broker carries out is cancelled after a time.
 """
 
 from __future__ import annotations

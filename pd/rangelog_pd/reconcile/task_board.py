@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _ERROR_LENGTH_MAX = 300
@@ -94,7 +95,7 @@ class TaskBoard:
         return deleted
 
     def last_error(self, task_id: str) -> str:
-        """Return the last error of a task that is not done; empty where there is none."""
+        """Return the last error of a task that is not done; empty without an error."""
         entry = self._entries.get(task_id)
         return entry.task.last_error if entry is not None and not entry.done else ""
 
@@ -123,7 +124,7 @@ class TaskBoard:
         return list(self._ended.values())
 
     def cancel(self, task_id: str, now_ms: int) -> pd_pb2.Task | None:
-        """Remove a current task; return how it ended, or None when there is none."""
+        """Remove a current task; return how it ended, or None for an unknown task."""
         entry = self._entries.get(task_id)
         if entry is None or entry.done:
             return None
@@ -140,8 +141,7 @@ class TaskBoard:
     def _end(self, entry: _Entry, result: str, now_ms: int) -> pd_pb2.Task:
         kind = entry.task.kind
         self.ended_counts[kind, result] = self.ended_counts.get((kind, result), 0) + 1
-        ended = pd_pb2.Task()
-        ended.CopyFrom(entry.task)
+        ended = copy_of(entry.task)
         ended.done, ended.done_ms, ended.result, ended.can_be_cancelled = True, now_ms, result, False
         ended.age_ms = max(0, now_ms - ended.since_ms)
         self._ended.pop(ended.task_id, None)

@@ -1,4 +1,4 @@
-"""What topics have left to do, as tasks for people: read from the rows, so the next leader lists the same, with the same dates.
+"""The unfinished work of topics, as tasks for people: read from the rows, so the next leader lists the same dates.
 
 What holds: a listing costs as much as there are topics with something left to do, however many topics there are.
 """

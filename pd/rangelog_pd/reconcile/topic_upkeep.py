@@ -1,6 +1,6 @@
 """The leader's own work on topics: the parts of large changes, retention, automatic scaling. Pure, as reconcile/commands.py is.
 
-What holds: each command is checked again when it is applied. What the brokers report is kept in memory only.
+What holds: each command is checked again when it is applied. Reports of brokers are kept in memory only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNFINISHED_LOOKED_AT_MAX = 500
 
 
 class TopicUpkeep:
-    """What one leader knows of topics beside the state."""
+    """One leader's knowledge of topics beside the state."""
 
     def __init__(
         self,
@@ -72,6 +72,6 @@ class TopicUpkeep:
 
 
 def _may_report(state: State, request: broker_pb2.BrokerHeartbeatRequest, covered: broker_pb2.ShardCover) -> bool:
-    """Return whether a shard is the reporter's, or nobody's: any broker may cover one that has ended."""
+    """Return whether a shard is the reporter's, or has no owner: any broker may cover one that has ended."""
     owner = state.owners.assignments.find((covered.topic_id, covered.shard_id))
     return owner is None or (owner.broker, owner.incarnation) == (request.name, request.incarnation)

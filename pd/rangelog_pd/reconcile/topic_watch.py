@@ -1,4 +1,4 @@
-"""What one watch session has still to be sent of topics, of shards and of who owns them, each row in its latest form.
+"""The changes of topics, shards and owners that one watch session has still to get, each row in its latest form.
 
 What holds: the changes that wait are bounded by the number of watched topics and their shards; a change counts as delivered
 only when it is acked.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rangelog_pd.state.store import State
-from rangelog_pd.state.tables import ShardKey
+from rangelog_pd.state.tables import ShardKey, mark
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
 TOPIC_ROWS_PER_ANSWER = 500
@@ -81,17 +81,14 @@ class TopicWatch:
         self.unacked_topics, self.unacked_shards, self.unacked_assignments = [], [], []
 
     def take_assignments(self, state: State) -> list[broker_pb2.Assignment]:
-        """Return the assignments to send now, bounded; one without an owner epoch where there is none any more."""
+        """Return the assignments to send now, bounded; one without an owner epoch where the shard has lost its owner."""
         taken: list[broker_pb2.Assignment] = []
         for key in list(islice(self.assignments, TOPIC_ROWS_PER_ANSWER)):
             del self.assignments[key]
             self.unacked_assignments.append(key)
             found = state.owners.assignments.find(key)
             taken.append(found or broker_pb2.Assignment(topic_id=key[0], shard_id=key[1]))
-            if self.broker and found is not None and found.broker == self.broker:
-                self.held[key] = None
-            else:
-                self.held.pop(key, None)
+            mark(self.held, key, present=bool(self.broker) and found is not None and found.broker == self.broker)
         return taken
 
     def take(self, state: State) -> tuple[list[topic_pb2.Topic], list[topic_pb2.Shard], list[int]]:

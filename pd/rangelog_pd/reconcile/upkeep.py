@@ -86,7 +86,7 @@ class Upkeep:
             self._usable = usable
             self.repairs.wake_all()
             self.moves.retry()
-        if self.growth.servers_are(state, usable, lambda: self._view.candidates(state, now_ms)):
+        if self.growth.servers_are(state, usable, lambda: self._view.fleet.candidates(state, now_ms)):
             for key in state.open_short:
                 self._attend_members(state, key)
         lost = {each: None for each in state.hosted.hostings() if self.is_lost(state, *each, now_ms)}
@@ -175,11 +175,10 @@ class Upkeep:
         key = (of.stream_id, of.index)
         ends = []
         for each in of.replicas:
-            view = self._view.servers.get(each.server)
-            if view is None or view.incarnation != each.incarnation or not view.complete:
-                continue
-            report = view.reports.get(key)
-            ends.append(report.durable_offset if report is not None else of.start_offset)
+            view = self._view.of(each.server, each.incarnation)
+            if view is not None and view.complete:
+                report = view.reports.get(key)
+                ends.append(report.durable_offset if report is not None else of.start_offset)
         return max(ends, default=None)
 
     # ---- changes
@@ -231,7 +230,7 @@ class Upkeep:
             self._view.removed(name)
         if now is None or now.server.incarnation != incarnation:
             self._lacks_a_member(state.hosted.of(name, incarnation))
-        if name in state.draining and before.mode != common_pb2.SERVER_MODE_DRAINING:
+        if name in state.modes.draining and before.mode != common_pb2.SERVER_MODE_DRAINING:
             self._leave(state, name)
 
     def _leave(self, state: State, name: str) -> None:
@@ -252,7 +251,7 @@ class Upkeep:
 
     def is_left(self, state: State, server: str) -> bool:
         """Whether a server is to be left, by an operator's will or because it does not do its work."""
-        return server in state.draining or server in self._view.complaints.left
+        return server in state.modes.draining or server in self._view.complaints.left
 
     def _note_range(self, state: State, before: Message | None, after: Message | None) -> None:
         concerned: dict[str, None] = {}
@@ -275,12 +274,8 @@ class Upkeep:
         self.repairs.members_are(key, [replica.server for replica in after.replicas])
         if isinstance(before, common_pb2.Range) and before.state == after.state:
             self._note_new_members(before, after)
-        due_ms = state.due.hot_drops.get(key)
-        if due_ms is not None:
-            self.drops.put(key, due_ms)
-        trim_ms = state.due.trims.get(after.stream_id)
-        if trim_ms is not None:
-            self.trims.put(after.stream_id, trim_ms)
+        self.drops.put(key, state.due.hot_drops)
+        self.trims.put(after.stream_id, state.due.trims)
         if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
             self.repairs.put(key)
         self.moves.note_sealed(state, after)
@@ -325,9 +320,7 @@ class Upkeep:
         if isinstance(before, common_pb2.Stream) and after.config.tiered and _objects_went(before, after):
             self.manifests.put(after.stream_id)
             self.repacks.note_start(state, after.stream_id)
-        trim_ms = state.due.trims.get(after.stream_id)
-        if trim_ms is not None:
-            self.trims.put(after.stream_id, trim_ms)
+        self.trims.put(after.stream_id, state.due.trims)
         self.sizes.look_again(after.stream_id)
         if after.stream_id in state.retained:
             self.passed[after.stream_id] = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rangelog_core.errors import Overloaded
 from rangelog_core.repack_choice import RepackRules
-from rangelog_pd.placement import Candidate, ServerHealth
+from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.attention import Attention
 from rangelog_pd.reconcile.complaints import Complaints
 from rangelog_pd.reconcile.fleet import Fleet
@@ -120,8 +120,8 @@ class ClusterView:
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
         """Note a registration, by the `boot`-th process of the incarnation: earlier reports are void."""
         self.complaints.started(server, now_ms)
-        known = self.servers.get(server)
-        heard = known.sequence if known is not None and known.incarnation == incarnation else 0
+        known = self.of(server, incarnation)
+        heard = known.sequence if known is not None else 0
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
         self.fleet.note(server)
 
@@ -129,7 +129,7 @@ class ClusterView:
         """Note that a writer or a peer has trouble with servers. Of a draining one, which sends writers away, it means nothing;
         names that are not registered are ignored."""
         for name in servers:
-            if name in state.servers and name not in state.draining:
+            if name in state.servers and name not in state.modes.draining:
                 self.complaints.complain(name, reporter, now_ms)
 
     def removed(self, server: str) -> None:
@@ -140,9 +140,9 @@ class ClusterView:
 
     def heartbeat(self, request: pd_pb2.HeartbeatRequest, now_ms: float, wall_ms: int) -> bool:
         """Apply a heartbeat; return whether the server must send a complete report."""
-        view = self.servers.get(request.server)
-        first = view is None or view.incarnation != request.incarnation
-        if view is None or first:
+        view = self.of(request.server, request.incarnation)
+        first = view is None
+        if view is None:
             view = self.servers[request.server] = ServerView(request.incarnation, now_ms)
         elif request.sequence <= view.sequence:
             return not view.complete  # late: a newer one was received before
@@ -180,14 +180,18 @@ class ClusterView:
         view.dropping = {key: None for key in at_hand if key is not None}
         return not view.complete
 
+    def of(self, server: str, incarnation: int) -> ServerView | None:
+        """Return what is known of a server in one incarnation, or None."""
+        view = self.servers.get(server)
+        return view if view is not None and view.incarnation == incarnation else None
+
     def health(self, state: State, server: str, incarnation: int, now_ms: float) -> ServerHealth:
         """Return the health of a member of a replica set; one of an earlier incarnation is dead for good."""
         registered = state.servers.find(server)
         if registered is None or registered.server.incarnation != incarnation:
             return ServerHealth.DEAD
-        view = self.servers.get(server)
-        heard = view.heard_ms if view is not None and view.incarnation == incarnation else self.leader_since_ms
-        silent = now_ms - heard
+        view = self.of(server, incarnation)
+        silent = now_ms - (view.heard_ms if view is not None else self.leader_since_ms)
         if silent < self.suspect_ms:
             return ServerHealth.ALIVE
         return ServerHealth.SUSPECT if silent < self.dead_ms else ServerHealth.DEAD
@@ -206,8 +210,8 @@ class ClusterView:
 
     def report(self, server: str, incarnation: int, key: RangeKey) -> pd_pb2.ReplicaReport | None:
         """Return a server's report of one replica."""
-        view = self.servers.get(server)
-        return view.reports.get(key) if view is not None and view.incarnation == incarnation else None
+        view = self.of(server, incarnation)
+        return view.reports.get(key) if view is not None else None
 
     def quarantined(self, of: common_pb2.Range) -> list[str]:
         """Return the servers of the members of a range whose copy is damaged, so that no record of it is trusted."""
@@ -226,6 +230,11 @@ class ClusterView:
             return None
         return self.report(server, incarnation, key)
 
+    def holds(self, server: str, incarnation: int, key: RangeKey) -> bool:
+        """Whether a server certainly has all of a sealed range, without a directive to drop it."""
+        report = self.held(server, incarnation, key)
+        return report is not None and report.state == pd_pb2.REPLICA_STATE_SEALED
+
     def holders(self, state: State, of: common_pb2.Range, now_ms: float) -> list[common_pb2.Replica]:
         """Return the servers that report the whole of a sealed range, and may still answer: members and replaced ones."""
         key = (of.stream_id, of.index)
@@ -233,19 +242,17 @@ class ClusterView:
         for name in self.strays.get(key, ()):
             if name in self.servers:
                 holders[name] = self.servers[name].incarnation
-        found = []
-        for name, incarnation in holders.items():
-            report = self.held(name, incarnation, key)
-            if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
-                continue
-            if self.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
-                found.append(common_pb2.Replica(server=name, incarnation=incarnation))
-        return found
+        return [
+            common_pb2.Replica(server=name, incarnation=incarnation)
+            for name, incarnation in holders.items()
+            if self.holds(name, incarnation, key)
+            and self.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD
+        ]
 
     def lacking(self, of: common_pb2.Range, now_ms: float, time_ms: int) -> list[str]:
         """Return the servers of members that answer, and report no whole copy of a sealed range nor a damaged one.
 
-        `time_ms`: cluster time. What a server reported before it can have known of the seal says nothing of its copy: it counts
+        `time_ms`: cluster time. A report from before the server can have known of the seal says nothing of its copy: it counts
         what was received as late after the seal as it takes to call a server dead, far longer than a heartbeat is under way.
         """
         key = (of.stream_id, of.index)
@@ -277,10 +284,6 @@ class ClusterView:
         kind = (directive.WhichOneof("action") or "").replace("_", "-")
         name = put_off_name(kind, directive.stream_id, directive.range_index, server)
         return self.put_off.get(name, 0.0) > now_ms
-
-    def candidates(self, state: State, now_ms: float) -> list[Candidate]:
-        """Return every registered server, for placement."""
-        return self.fleet.candidates(state, now_ms)
 
     def fill_in(self, state: State, ranges: Iterable[common_pb2.Range], now_ms: float) -> list[common_pb2.Range]:
         """Return copies of ranges with each replica's address and health."""

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from rangelog_core.errors import Overloaded
 from rangelog_pd.reconcile.topic_watch import TopicWatch
 from rangelog_pd.state.store import State
-from rangelog_pd.state.tables import RangeKey
+from rangelog_pd.state.tables import RangeKey, discard
 from rangelog_proto.v1 import broker_pb2, common_pb2, topic_pb2
 
 ROWS_PER_ANSWER = 500
@@ -67,7 +67,7 @@ class Watches:
         self._seen = 0
 
     def open(self, now_ms: float, caller: str = "") -> WatchSession:
-        """Create a session. `caller`: its principal; empty: nobody knows. Raises Overloaded."""
+        """Create a session. `caller`: its principal; empty without TLS. Raises Overloaded."""
         for number in [each.number for each in self._sessions.values() if now_ms - each.heard_ms > FORGET_MS]:
             self.close(number)
         if len(self._sessions) >= SESSIONS_MAX:
@@ -101,7 +101,7 @@ class Watches:
         if session is not None:
             self.end(session, list(session.watched))
             self.end_topics(session, list(session.topic_watch.watched))
-            self._end_broker(session)
+            discard(self._by_broker, session.topic_watch.broker, session)
             session.is_closed = True
 
     def clear(self, first_number: int) -> None:
@@ -124,10 +124,7 @@ class Watches:
         for stream_id in stream_ids:
             session.watched.pop(stream_id, None)
             session.streams.pop(stream_id, None)
-            watchers = self._by_stream.get(stream_id, {})
-            watchers.pop(session, None)
-            if not watchers:
-                self._by_stream.pop(stream_id, None)
+            discard(self._by_stream, stream_id, session)
 
     def begin_topic(self, state: State, session: WatchSession, topic_id: int, map_version: int) -> None:
         """Start to watch a topic: its row and the shards that changed after a map version, then all changes."""
@@ -138,23 +135,13 @@ class Watches:
         """Stop to watch some topics."""
         for topic_id in topic_ids:
             session.topic_watch.end(topic_id)
-            watchers = self._by_topic.get(topic_id, {})
-            watchers.pop(session, None)
-            if not watchers:
-                self._by_topic.pop(topic_id, None)
+            discard(self._by_topic, topic_id, session)
 
     def begin_broker(self, state: State, session: WatchSession, broker: str) -> None:
         """Watch the assignments of one broker, in place of another one that the session watched."""
-        self._end_broker(session)
+        discard(self._by_broker, session.topic_watch.broker, session)
         session.topic_watch.begin_broker(state, broker)
         self._by_broker.setdefault(broker, {})[session] = None
-
-    def _end_broker(self, session: WatchSession) -> None:
-        broker = session.topic_watch.broker
-        watchers = self._by_broker.get(broker, {})
-        watchers.pop(session, None)
-        if not watchers:
-            self._by_broker.pop(broker, None)
 
     def follow(self, state: State) -> None:
         """Note the changes since the last call for each session, and wake the sessions with changes."""

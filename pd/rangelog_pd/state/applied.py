@@ -43,5 +43,5 @@ class AppliedEntries:
                 self.urgent = index
 
     def restored(self) -> None:
-        """Note that the state was replaced: what is in it, nobody knows."""
+        """Note that the state was replaced, with unknown changes."""
         self.changing = self.urgent = max(self.last, 1)

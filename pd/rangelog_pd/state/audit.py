@@ -1,7 +1,7 @@
 """Commands on the audit log: it is switched, gets entries, and entries reach its stream.
 
 What holds: an entry has the time of its command and the hash of the one before it, so all members make the same line. While
-PENDING_MAX entries wait for the stream, nothing new may be begun: a change that nobody could be held to is not made. Outcomes
+PENDING_MAX entries wait for the stream, nothing new may be begun: a change that no entry would record is not made. Outcomes
 of what has begun always have room.
 """
 

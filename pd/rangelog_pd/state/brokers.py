@@ -72,7 +72,7 @@ def _check_endpoints(endpoints: Sequence[broker_pb2.Endpoint]) -> None:
 
 
 def _forget_lost(state: State) -> None:
-    """Remove a lost broker that owns nothing, to make room for another one. Raises InvalidArgument where there is none."""
+    """Remove a lost broker that owns nothing, to make room for another one. Raises InvalidArgument for no such broker."""
     owners = state.owners
     name = next((each.name for each in owners.brokers.values() if each.lost and each.name not in owners.owned), None)
     if name is None:

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 
 from rangelog_core.limits import CURSORS_PER_STREAM_MAX
 from rangelog_core.stream_defaults import CURSOR_EXPIRY_MS_DEFAULT
-from rangelog_pd.state.tables import Table, copy_of
+from rangelog_pd.state.tables import Table, copy_of, discard, mark, row_of
 from rangelog_proto.v1 import common_pb2, cursor_pb2
 
 CursorKey = tuple[int, str]
@@ -73,21 +73,12 @@ class CursorTable:
             self.rows.put((row.stream_id, row.name), row)
 
     def _changed(self, before: cursor_pb2.Cursor | None, after: cursor_pb2.Cursor | None) -> None:
-        row = after if after is not None else before
-        if row is None:
-            return
-        key = (row.stream_id, row.name)
-        if after is not None and not after.set_ms:
-            self.undated[key] = None
-        else:
-            self.undated.pop(key, None)
+        row = row_of(before, after)
+        mark(self.undated, (row.stream_id, row.name), present=after is not None and not after.set_ms)
         if after is not None:
             self.names.setdefault(row.stream_id, {})[row.name] = None
-            return
-        names = self.names[row.stream_id]
-        del names[row.name]
-        if not names:
-            del self.names[row.stream_id]
+        else:
+            discard(self.names, row.stream_id, row.name)
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""

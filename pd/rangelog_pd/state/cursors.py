@@ -90,7 +90,7 @@ def _check_position(state: State, stream: common_pb2.Stream, offset: int) -> Non
             f"offset {offset} was trimmed; stream {stream.name!r} starts at {stream.trim_offset}",
             offset=stream.trim_offset,
         )
-    last = state.last_range(stream.stream_id)
+    last = state.ranges.of(stream.stream_id).last()
     is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
     if offset > (OFFSET_MAX if is_open else stream.next_offset):
         raise OffsetOutOfRange(

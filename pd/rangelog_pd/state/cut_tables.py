@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rangelog_pd.state.tables import Table
+from rangelog_pd.state.tables import Table, discard
 from rangelog_proto.v1 import topic_pb2
 
 CUTS_MAX = 32
@@ -74,10 +74,7 @@ class CutTables:
         if after is not None:
             self.groups.setdefault(after.topic_id, {})[after.group] = None
         elif before is not None:
-            groups = self.groups[before.topic_id]
-            del groups[before.group]
-            if not groups:
-                del self.groups[before.topic_id]
+            discard(self.groups, before.topic_id, before.group)
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""

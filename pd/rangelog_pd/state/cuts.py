@@ -1,7 +1,7 @@
 """Cuts of a topic: whether one is consistent, what lies before it, and the earlier one of two. Pure functions of the rows.
 
 What holds: a consistent cut names shards that tile the key space, none of which precedes another, so it divides all records of
-the topic into those before it and those behind it; whoever read up to it has read whole pasts.
+the topic into those before it and those behind it; a reader that has read up to it has read whole pasts.
 """
 
 from __future__ import annotations

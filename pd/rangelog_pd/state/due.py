@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rangelog_pd.state.tables import RangeKey
+from rangelog_pd.state.tables import RangeKey, row_of
 from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ class DueTimes:
 
     def range_changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
         """A row of the ranges changed."""
-        row = after if after is not None else before
-        if row is None:
-            return
+        row = row_of(before, after)
         self._note_open_age(row, is_there=after is not None)
         if row.state != _SEALED:
             return

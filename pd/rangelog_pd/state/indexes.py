@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from rangelog_pd.state.tables import RangeKey, V
+from rangelog_pd.state.tables import RangeKey, V, discard, mark, row_of
 from rangelog_proto.v1 import common_pb2
 
 Hosting = tuple[str, int]
@@ -158,29 +158,19 @@ class RangeObjects:
 
     def changed(self, before: common_pb2.Object | None, after: common_pb2.Object | None) -> None:
         """A row of the objects changed."""
-        row = after if after is not None else before
-        assert row is not None
+        row = row_of(before, after)
         self.committed_count += _is_committed(after) - _is_committed(before)
         self.encrypted_count += _is_encrypted(after) - _is_encrypted(before)
         if before is None:
             self._ids.setdefault((row.stream_id, row.range_index), {})[row.object_id] = None
         if after is None:
-            self._forget(row)
+            self.prepared.pop(row.object_id, None)
+            self.tombstones.pop(row.object_id, None)
+            discard(self._ids, (row.stream_id, row.range_index), row.object_id)
             return
-        if after.state == common_pb2.OBJECT_STATE_PREPARED:
-            self.prepared[after.object_id] = None
-        else:
-            self.prepared.pop(after.object_id, None)
+        mark(self.prepared, after.object_id, present=after.state == common_pb2.OBJECT_STATE_PREPARED)
         if after.state == common_pb2.OBJECT_STATE_DELETED:
             self.tombstones.setdefault(after.object_id)
-
-    def _forget(self, row: common_pb2.Object) -> None:
-        self.prepared.pop(row.object_id, None)
-        self.tombstones.pop(row.object_id, None)
-        ids = self._ids.get((row.stream_id, row.range_index), {})
-        ids.pop(row.object_id, None)
-        if not ids:
-            self._ids.pop((row.stream_id, row.range_index), None)
 
     def sort_tombstones(self, objects: Mapping[int, common_pb2.Object]) -> None:
         """Sort the tombstones by date, after all rows were put at once."""

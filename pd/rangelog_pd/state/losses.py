@@ -6,11 +6,12 @@ or were removed. It is never taken back, and what the tier or a member has stays
 *A sealed range* keeps its end; every member must be gone, or have reported that it lacks a whole copy, as one does that has
 just taken a place; and something must not be in the tier.
 
-*An open range* can be sealed as long as so many members are left that each acked record is on one of them. With fewer, nobody
-can say where its acked records end. A member whose copy is quarantined counts as gone if the operator says so: none of its
-records is trusted, and it takes no others, so it acks nothing either. What the members that are left hold is kept as a sealed
-range; a lost range follows it that is longer than the open one can have been, so that no offset is ever given to two records.
-Its members can ack nothing more, for too many are gone; the stream's epoch rises, so a writer that is still there learns it.
+*An open range* can be sealed as long as so many members are left that each acked record is on one of them. With fewer, it is
+unknown where its acked records end. A member whose copy is quarantined counts as gone if the operator says so: none of its
+records is trusted, and it takes no others, so it acks nothing either. The records of the members that are left are kept as a
+sealed range; a lost range follows it that is longer than the open one can have been, so that no offset is ever given to two
+records. Its members can ack nothing more, for too many are gone; the stream's epoch rises, so a writer that is still there
+learns it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def left_of(state: State, found: common_pb2.Range) -> list[common_pb2.Replica]:
 
 
 def has_no_end(state: State, found: common_pb2.Range, given_up: Collection[str] = ()) -> bool:
-    """Whether an open range has too few members left to say where its acked records end, whoever of them answers.
+    """Whether an open range has too few members left to say where its acked records end, even if all of them answer.
 
     `given_up`: servers whose copy counts as gone.
     """

@@ -1,4 +1,4 @@
-"""What a command does to the state: a row for each action, with the feature level that a command of it needs."""
+"""The operations on the state: a row for each action of a command, with the feature level that a command of it needs."""
 
 from __future__ import annotations
 

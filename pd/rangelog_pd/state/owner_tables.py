@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rangelog_pd.state.tables import Hook, ShardKey, Table
+from rangelog_pd.state.tables import Hook, ShardKey, Table, discard, mark, row_of
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
 JOURNALS = 16
@@ -56,10 +56,8 @@ class OwnerTables:
             self.assignments.put((each.topic_id, each.shard_id), each)
 
     def shard_changed(self, before: topic_pb2.Shard | None, after: topic_pb2.Shard | None) -> None:
-        """A row of the shards changed: one that has ended, or is gone, is nobody's."""
-        row = after if after is not None else before
-        if row is None:
-            return
+        """A row of the shards changed: one that has ended, or is gone, has no owner."""
+        row = row_of(before, after)
         key = (row.topic_id, row.shard_id)
         if after is not None and not after.ended_version:
             self._current[key] = None
@@ -70,25 +68,17 @@ class OwnerTables:
             self.assignments.remove(key)
 
     def _broker_changed(self, before: broker_pb2.Broker | None, after: broker_pb2.Broker | None) -> None:
-        row = after if after is not None else before
-        if row is None:
-            return
         if before is None:
             for key in JOURNAL_KEYS:
                 self._judge(key)
-        for key in self.owned.get(row.name, ()):
+        for key in self.owned.get(row_of(before, after).name, ()):
             self._judge(key)
 
     def _assignment_changed(self, before: broker_pb2.Assignment | None, after: broker_pb2.Assignment | None) -> None:
-        row = after if after is not None else before
-        if row is None:
-            return
+        row = row_of(before, after)
         key = (row.topic_id, row.shard_id)
         if before is not None:
-            owned = self.owned[before.broker]
-            del owned[key]
-            if not owned:
-                del self.owned[before.broker]
+            discard(self.owned, before.broker, key)
         if after is not None:
             self.owned.setdefault(after.broker, {})[key] = None
         self._judge(key)
@@ -97,10 +87,7 @@ class OwnerTables:
         assignment = self.assignments.find(key)
         has_owner = assignment is not None and self.is_alive(assignment.broker, assignment.incarnation)
         wanted = key in self._current or (key in JOURNAL_KEYS and bool(self.brokers))
-        if wanted and not has_owner:
-            self.unowned[key] = None
-        else:
-            self.unowned.pop(key, None)
+        mark(self.unowned, key, present=wanted and not has_owner)
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""

@@ -1,6 +1,6 @@
 """Commands on quotas: one is set, or removed.
 
-What holds: a refused command changes nothing; what changes nothing leaves the version, so servers fetch nothing anew.
+What holds: a refused command changes nothing; a command without effect leaves the version, so servers fetch nothing again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def set_quota(state: State, request: pb.SetQuotaRequest, now_ms: int) -> pb.SetQ
 
 
 def remove_quota(state: State, request: pb.RemoveQuotaRequest, now_ms: int) -> pb.RemoveQuotaResponse:
-    """Remove a quota; return it. Raises InvalidArgument, PreconditionFailed (there is none)."""
+    """Remove a quota; return it. Raises InvalidArgument, PreconditionFailed (no such quota)."""
     key, table = key_of(request), state.quotas
     check_key(*key)
     known = table.quotas.find(key)

@@ -26,7 +26,7 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
     request = command.request
     stream = state.stream_by_id(request.stream_id)
     state.check_epoch(stream, request.epoch)
-    last = state.last_range(stream.stream_id)
+    last = state.ranges.of(stream.stream_id).last()
     is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
     if is_open or request.start_offset != stream.next_offset:
         created = _made_before(state, request)

@@ -161,7 +161,7 @@ def _ranges(
     state: State, covering: common_pb2.Object, last: common_pb2.Range, start_offset: int | None = None
 ) -> list[common_pb2.Range]:
     """Return the ranges that end beyond a start offset, by default the object's, up to `last`."""
-    ranges = state.ranges_of(covering.stream_id)
+    ranges = state.ranges.of(covering.stream_id)
     start = covering.start_offset if start_offset is None else start_offset
     found: list[common_pb2.Range] = []
     for index in ranges.indexes_from(ranges.index_beyond(start)):

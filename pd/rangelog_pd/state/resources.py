@@ -1,4 +1,4 @@
-"""What the streams and topics of a request are called in rules, and what rules give on them.
+"""The names of a request's streams and topics in rules, and the verbs that rules give on them.
 
 What holds: the stream behind a shard belongs to its topic, and clients only read it; other internal streams are not theirs.
 """

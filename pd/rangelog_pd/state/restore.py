@@ -13,24 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 from google.protobuf.message import Message
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangelogError, Unavailable
 from rangelog_core.ids import journal_stream_name
 from rangelog_pd.state.owner_tables import JOURNALS
-from rangelog_pd.state.restored_rows import check_row, put_row
+from rangelog_pd.state.restored_rows import KINDS, check_row, put_row
 from rangelog_pd.state.store import State
-from rangelog_pd.state.tables import Table, copy_of
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import restore_pb2 as pb
 
 CLEARED_PER_ENTRY = 10_000
 ROWS_PER_ENTRY_MAX = 10_000
 ID_LENGTH_MAX = 200
 
-_KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topic_work", "retention_cuts", "cursors")
-"""In the order in which rows are put: each names rows of kinds before it only."""
 _GO_ON = (
     "begin_restore", "restore_rows", "end_restore", "name_cluster", "set_cluster_version", "register_server", "mark_log_end",
     "mark_log_ends", "register_broker", "mark_broker_lost", "grant_rights", "revoke_rights", "enforce_rights",
@@ -121,11 +118,11 @@ def restore_rows(state: State, request: pb.RestoreRowsRequest, now_ms: int) -> p
     mark = copy_of(_running(state, request.plan_id))
     if request.clear:
         mark.rows_put -= min(mark.rows_put, _clear(state))
-        if not _any_rows(state):
+        if not any(kind.table(state) for kind in KINDS.values()):
             mark = pb.RestoreMark()
         state.restore = mark
         return pb.RestoreResponse(mark=mark)
-    rows: list[tuple[str, Message]] = [(kind, row) for kind in _KINDS for row in getattr(request, kind)]
+    rows: list[tuple[str, Message]] = [(kind, row) for kind in KINDS for row in getattr(request, kind)]
     end = request.first_row + len(rows)
     if end <= mark.rows_put:
         return pb.RestoreResponse(mark=mark)
@@ -176,20 +173,10 @@ def _running(state: State, plan_id: str) -> pb.RestoreMark:
     return state.restore
 
 
-def _any_rows(state: State) -> bool:
-    topics = state.topics
-    return bool(state.streams or topics.topics or topics.shards or topics.namespaces or topics.work or state.cuts.cuts)
-
-
 def _clear(state: State) -> int:
     """Remove the next rows, those that name others first; no object becomes a tombstone. Return how many."""
-    topics = state.topics
-    tables: tuple[Table[Any, Any], ...] = (
-        state.cursors.rows, state.cuts.cuts, topics.work, topics.shards, state.objects, state.ranges, state.streams,
-        topics.topics, topics.namespaces,
-    )  # fmt: skip
     left = CLEARED_PER_ENTRY
-    for table in tables:
+    for table in [kind.table(state) for kind in reversed(KINDS.values())]:
         for key in list(islice(table, left)):
             table.remove(key)
             left -= 1

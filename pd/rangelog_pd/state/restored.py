@@ -1,8 +1,8 @@
-"""What a state becomes that a new group begins with, after the group that wrote it is lost.
+"""The changes of a state with which a new group begins, after the group that wrote it is lost.
 
 What holds: no id, epoch or version that the lost group may have given after the state was saved is ever given again, so a
 writer, an object or an owner of that time is not taken for one of this; a replica of a stream that was created after it is
-unknown, not deleted: no server is told to drop it.
+unknown, not deleted: no server gets a directive to drop it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -18,6 +19,7 @@ from rangelog_core.limits import CURSORS_PER_STREAM_MAX, OFFSET_MAX
 from rangelog_core.object_keys import object_key
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import Table
 from rangelog_pd.state.topic_config import check_tags, with_topic_defaults
 from rangelog_pd.state.topic_states import ACTIVE, SEALED, SEALING
 from rangelog_pd.state.topic_tables import full_name, key_range_of
@@ -32,7 +34,7 @@ def check_row(state: State, kind: str, row: Message) -> None:
     """Raise InvalidArgument for a row that cannot follow those before it."""
     problem = ""
     try:
-        problem = _CHECKS[kind](state, row)
+        problem = KINDS[kind].check(state, row)
     except RangelogError as error:
         problem = error.message
     if problem:
@@ -41,26 +43,13 @@ def check_row(state: State, kind: str, row: Message) -> None:
 
 def put_row(state: State, kind: str, row: Any, *, remove: bool = False) -> None:
     """Put a row, or remove it."""
-    table, key = _PLACES[kind](state, row)
+    table, key = KINDS[kind].table(state), KINDS[kind].key(row)
     if remove:
         table.remove(key)
         return
     if kind == "cursors":
         row.set_ms = 0  # dated from here on: its consumer could not set it while the cluster was lost
     table.put(key, row)
-
-
-_PLACES: dict[str, Callable[[State, Any], tuple[Any, Any]]] = {
-    "namespaces": lambda state, row: (state.topics.namespaces, row.name),
-    "topics": lambda state, row: (state.topics.topics, row.topic_id),
-    "streams": lambda state, row: (state.streams, row.stream_id),
-    "ranges": lambda state, row: (state.ranges, (row.stream_id, row.index)),
-    "objects": lambda state, row: (state.objects, row.object_id),
-    "shards": lambda state, row: (state.topics.shards, (row.topic_id, row.shard_id)),
-    "topic_work": lambda state, row: (state.topics.work, row.topic_id),
-    "retention_cuts": lambda state, row: (state.cuts.cuts, (row.topic_id, row.number)),
-    "cursors": lambda state, row: (state.cursors.rows, (row.stream_id, row.name)),
-}
 
 
 def _namespace(state: State, row: topic_pb2.Namespace) -> str:
@@ -111,7 +100,7 @@ def _range(state: State, row: common_pb2.Range) -> str:
         return f"{what} is not wholly in the tier, or ends behind its stream"
     if row.index >= stream.range_count or row.epoch > stream.epoch or row.floor_offset > row.end_offset:
         return f"{what} is later than its stream"
-    last = state.last_range(row.stream_id)
+    last = state.ranges.of(row.stream_id).last()
     if last is not None and (row.index <= last.index or row.start_offset != last.end_offset):
         return f"{what} does not follow range {last.index}"
     if last is None and row.start_offset > stream.trim_offset:
@@ -180,14 +169,23 @@ def _cursor(state: State, row: cursor_pb2.Cursor) -> str:
     return ""
 
 
-_CHECKS: dict[str, Callable[[State, Any], str]] = {
-    "namespaces": _namespace,
-    "topics": _topic,
-    "streams": _stream,
-    "ranges": _range,
-    "objects": _object,
-    "shards": _shard,
-    "topic_work": _work,
-    "retention_cuts": _cut,
-    "cursors": _cursor,
+class RowKind(NamedTuple):
+    """One kind of rows: its check, its table, and the fields of a row that are its key."""
+
+    check: Callable[[State, Any], str]
+    table: Callable[[State], Table[Any, Any]]
+    key: Callable[[Any], Any]
+
+
+KINDS = {
+    "namespaces": RowKind(_namespace, lambda state: state.topics.namespaces, attrgetter("name")),
+    "topics": RowKind(_topic, lambda state: state.topics.topics, attrgetter("topic_id")),
+    "streams": RowKind(_stream, lambda state: state.streams, attrgetter("stream_id")),
+    "ranges": RowKind(_range, lambda state: state.ranges, attrgetter("stream_id", "index")),
+    "objects": RowKind(_object, lambda state: state.objects, attrgetter("object_id")),
+    "shards": RowKind(_shard, lambda state: state.topics.shards, attrgetter("topic_id", "shard_id")),
+    "topic_work": RowKind(_work, lambda state: state.topics.work, attrgetter("topic_id")),
+    "retention_cuts": RowKind(_cut, lambda state: state.cuts.cuts, attrgetter("topic_id", "number")),
+    "cursors": RowKind(_cursor, lambda state: state.cursors.rows, attrgetter("stream_id", "name")),
 }
+"""In the order in which rows are put: each names rows of kinds before it only."""

@@ -1,6 +1,6 @@
 """The first results of commands, for retries. Bounded, and the same on every member.
 
-What holds, with ages in cluster time:
+What holds: with ages in cluster time,
 
 * A result younger than RESULTS_AGE_MS_MIN is always kept, which is longer than any client retries one request. A call on the
   driver ends within 15 s, opening a writer within 30 s; the rest is for tries in transit when the client gave up.

@@ -13,7 +13,7 @@ from rangelog_pd.state.cut_tables import GROUPS_MAX, cut_of
 from rangelog_pd.state.cuts import check_cut, clipped, cut_of_now, earlier_of, left_to_trim
 from rangelog_pd.state.store import State
 from rangelog_pd.state.topic_states import DELETING
-from rangelog_pd.state.topics import truncate
+from rangelog_pd.state.topics import truncate_topic
 from rangelog_proto.v1 import pd_state_pb2, topic_pb2
 
 
@@ -60,7 +60,7 @@ def retain_topic(state: State, command: pd_state_pb2.RetainTopic, now_ms: int) -
         consumed = consumed_by_all(state, state.topics.referred(request.topic).topic_id)
         if consumed != {each.shard_id: each.offset for each in request.cut}:
             raise PreconditionFailed("groups have reported other positions since the cut was chosen")
-    response = truncate(state, request, {each.shard_id: each.offset for each in command.covered}, now_ms)
+    response = truncate_topic(state, request, now_ms, {each.shard_id: each.offset for each in command.covered})
     forget_passed(state, response.topic.topic_id)
     return response
 

@@ -1,6 +1,6 @@
 """Commands on rights: a rule gets verbs, or loses them, and rules are enforced, or not.
 
-What holds: a refused command changes nothing; what changes nothing leaves the version, so servers ask for nothing anew.
+What holds: a refused command changes nothing; a command without effect leaves the version, so servers ask for nothing again.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class RightsTable:
 
     @property
     def version_in_force(self) -> int:
-        """What servers compare; 0: rights are not enforced."""
+        """The version that servers compare; 0: rights are not enforced."""
         return self.version if self.enforced else 0
 
     def load(self, rules: Iterable[pb.AccessRule], version: int, *, enforced: bool) -> None:

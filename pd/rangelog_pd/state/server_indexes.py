@@ -5,6 +5,7 @@ What holds: the indexes follow from the rows of the servers alone.
 
 from __future__ import annotations
 
+from rangelog_pd.state.tables import mark, row_of
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 ENCRYPTION_FORMAT = "encrypted-object"
@@ -24,17 +25,10 @@ class ServerModes:
         self, before: pd_state_pb2.RegisteredServer | None, after: pd_state_pb2.RegisteredServer | None
     ) -> None:
         """A row of the servers changed."""
-        row = after if after is not None else before
-        assert row is not None
-        for index, belongs in (
-            (self.cordoned, after is not None and after.mode == common_pb2.SERVER_MODE_CORDONED),
-            (self.draining, after is not None and after.mode == common_pb2.SERVER_MODE_DRAINING),
-            (self.without_encryption, after is not None and not _reads_encrypted(after)),
-        ):
-            if belongs:
-                index[row.server.name] = None
-            else:
-                index.pop(row.server.name, None)
+        name, mode = row_of(before, after).server.name, after.mode if after is not None else None
+        mark(self.cordoned, name, present=mode == common_pb2.SERVER_MODE_CORDONED)
+        mark(self.draining, name, present=mode == common_pb2.SERVER_MODE_DRAINING)
+        mark(self.without_encryption, name, present=after is not None and not _reads_encrypted(after))
 
     def bars(self, server: str) -> bool:
         """Whether a server gets no new replica."""

@@ -1,4 +1,4 @@
-"""What operators do to range servers: cordon, uncordon, drain, remove.
+"""The commands of operators on range servers: cordon, uncordon, drain, remove.
 
 What holds: a mode is a server's by name, whatever its incarnation. A server is removed only if it is a member of no open
 range, and each sealed range of which it is a member has another member on a registered server or is wholly in the tier; the
@@ -11,6 +11,7 @@ from __future__ import annotations
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangeNotFound
 from rangelog_core.ids import check_name
 from rangelog_pd.state.indexes import Hosted
+from rangelog_pd.state.losses import is_gone
 from rangelog_pd.state.servers import RETIRED_MAX
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
@@ -98,9 +99,4 @@ def _is_elsewhere(state: State, of: common_pb2.Range, server: str) -> bool:
     """Whether a sealed range is empty, wholly in the tier, or has a member on another registered server."""
     if of.tiered_end_offset >= of.end_offset:
         return True
-    return any(
-        each.server != server
-        and (other := state.servers.find(each.server)) is not None
-        and other.server.incarnation == each.incarnation
-        for each in of.replicas
-    )
+    return any(each.server != server and not is_gone(state, each) for each in of.replicas)

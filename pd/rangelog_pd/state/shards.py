@@ -74,18 +74,14 @@ def begin_shard(
 
 def start_own_scale(state: State, command: pd_state_pb2.StartOwnScale, now_ms: int) -> topic_pb2.StartScaleResponse:
     """Keep the plan of a scale that the leader wants by itself, with its reason. Raises as `start_scale`."""
-    return _start(state, command.request, now_ms, command.reason or "unknown")
+    return start_scale(state, command.request, now_ms, command.reason or "unknown")
 
 
-def start_scale(state: State, request: topic_pb2.StartScaleRequest, now_ms: int) -> topic_pb2.StartScaleResponse:
+def start_scale(
+    state: State, request: topic_pb2.StartScaleRequest, now_ms: int, reason: str = ""
+) -> topic_pb2.StartScaleResponse:
     """Keep the plan of a scale. Raises TopicNotFound, TopicStateForbids, StaleMapVersion, ShardNotFound, ShardEnded,
     KeyRangeGap, KeyRangeOverlap, InvalidArgument."""
-    return _start(state, request, now_ms, "")
-
-
-def _start(
-    state: State, request: topic_pb2.StartScaleRequest, now_ms: int, reason: str
-) -> topic_pb2.StartScaleResponse:
     topic = copy_of(state.topics.referred(request.topic))
     check_legal(topic, "start the scale of")
     if request.map_version != topic.map_version:
@@ -221,7 +217,7 @@ def _check_end(state: State, shard: topic_pb2.Shard, end: topic_pb2.ShardEnd) ->
             f"epoch {end.epoch} is not the current one of shard {shard.shard_id}, which is {stream.epoch}",
             epoch=stream.epoch,
         )
-    last = state.last_range(stream.stream_id)
+    last = state.ranges.of(stream.stream_id).last()
     if last is None:
         holds = not end.HasField("last_range_index") and not end.end_offset
     else:

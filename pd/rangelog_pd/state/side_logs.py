@@ -51,13 +51,13 @@ def remove_side_log(state: State, topic_id: int, shard_id: int) -> None:
 def check_side_log(state: State, topic_id: int, shard_id: int) -> None:
     """Raise PreconditionFailed where something may still be added to a shard's side log."""
     known = state.names.get(side_log_name(topic_id, shard_id))
-    last = state.last_range(known) if known is not None else None
+    last = state.ranges.of(known).last() if known is not None else None
     if last is not None and last.state != common_pb2.RANGE_STATE_SEALED:
         raise PreconditionFailed(f"the side log of shard {shard_id} is still open: range {last.index}")
 
 
 def fence_side_log(state: State, topic_id: int, shard_id: int) -> None:
-    """Fence whoever has a shard's side log open. From here on it is opened for snapshots of the ended shard only."""
+    """Fence the writer of a shard's side log. From here on it is opened for snapshots of the ended shard only."""
     known = state.names.get(side_log_name(topic_id, shard_id))
     if known is not None:
         stream = state.streams.copy(known)

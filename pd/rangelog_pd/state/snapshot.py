@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -35,28 +35,30 @@ ROWS_PER_SECTION = 500
 _ROWS_OF_LARGE = dict.fromkeys((pd_state_pb2.SECTION_KIND_RETENTION_CUTS, pd_state_pb2.SECTION_KIND_CONSUMED_CUTS), 20)
 """A cut of a topic of the largest size has 50 KiB."""
 
-_FIELDS = {
-    pd_state_pb2.SECTION_KIND_STREAMS: "streams",
-    pd_state_pb2.SECTION_KIND_RANGES: "ranges",
-    pd_state_pb2.SECTION_KIND_OBJECTS: "objects",
-    pd_state_pb2.SECTION_KIND_SERVERS: "servers",
-    pd_state_pb2.SECTION_KIND_RESULTS: "results",
-    pd_state_pb2.SECTION_KIND_NAMESPACES: "namespaces",
-    pd_state_pb2.SECTION_KIND_TOPICS: "topics",
-    pd_state_pb2.SECTION_KIND_SHARDS: "shards",
-    pd_state_pb2.SECTION_KIND_TOPIC_WORK: "topic_work",
-    pd_state_pb2.SECTION_KIND_BROKERS: "brokers",
-    pd_state_pb2.SECTION_KIND_ASSIGNMENTS: "assignments",
-    pd_state_pb2.SECTION_KIND_RETENTION_CUTS: "retention_cuts",
-    pd_state_pb2.SECTION_KIND_CONSUMED_CUTS: "consumed_cuts",
-    pd_state_pb2.SECTION_KIND_TIER_STORES: "tier_stores",
-    pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
-    pd_state_pb2.SECTION_KIND_ACCESS_RULES: "access_rules",
-    pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES: "audit_entries",
-    pd_state_pb2.SECTION_KIND_TOKENS: "tokens",
-    pd_state_pb2.SECTION_KIND_TOKEN_KEYS: "token_keys",
-    pd_state_pb2.SECTION_KIND_QUOTAS: "quotas",
+_ROWS: dict[str, Callable[[State], Sequence[Message]]] = {
+    "streams": lambda state: state.streams.freeze(),
+    "ranges": lambda state: state.ranges.freeze(),
+    "objects": lambda state: state.objects.freeze(),
+    "servers": lambda state: [*state.servers.freeze(), *state.removed.freeze()],
+    "namespaces": lambda state: state.topics.namespaces.freeze(),
+    "topics": lambda state: state.topics.topics.freeze(),
+    "shards": lambda state: state.topics.shards.freeze(),
+    "topic_work": lambda state: state.topics.work.freeze(),
+    "brokers": lambda state: state.owners.brokers.freeze(),
+    "assignments": lambda state: state.owners.assignments.freeze(),
+    "retention_cuts": lambda state: state.cuts.cuts.freeze(),
+    "consumed_cuts": lambda state: state.cuts.consumed.freeze(),
+    "tier_stores": lambda state: state.tier_stores.freeze(),
+    "cursors": lambda state: state.cursors.rows.freeze(),
+    "access_rules": lambda state: state.rights.rules.freeze(),
+    "audit_entries": lambda state: state.audit.pending.freeze(),
+    "tokens": lambda state: state.tokens.tokens.freeze(),
+    "token_keys": lambda state: state.tokens.keys.freeze(),
+    "quotas": lambda state: state.quotas.quotas.freeze(),
 }
+"""The rows of each kind of section, in the order of a snapshot: the fields of SnapshotRows but for `results`."""
+_FIELDS = {cast("SectionKind", SectionKind.Value(f"SECTION_KIND_{name.upper()}")): name for name in (*_ROWS, "results")}
+
 _KEPT_VERSION_1 = 1
 
 
@@ -99,7 +101,6 @@ def freeze(state: State, results: Results) -> Frozen:
         broker_version=state.owners.broker_version,
     )
     ages, kept = results.freeze()
-    namespaces, topics, shards, topic_work = state.topics.rows()
 
     def kept_result(age: tuple[int, str]) -> Message:
         return pd_state_pb2.KeptResult(request_id=age[1], now_ms=age[0], result=kept[age[1]])
@@ -107,25 +108,7 @@ def freeze(state: State, results: Results) -> Frozen:
     return Frozen(
         header,
         [
-            (pd_state_pb2.SECTION_KIND_STREAMS, state.streams.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_RANGES, state.ranges.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_OBJECTS, state.objects.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_SERVERS, [*state.servers.freeze(), *state.removed.freeze()], _same),
-            (pd_state_pb2.SECTION_KIND_NAMESPACES, namespaces, _same),
-            (pd_state_pb2.SECTION_KIND_TOPICS, topics, _same),
-            (pd_state_pb2.SECTION_KIND_SHARDS, shards, _same),
-            (pd_state_pb2.SECTION_KIND_TOPIC_WORK, topic_work, _same),
-            (pd_state_pb2.SECTION_KIND_BROKERS, state.owners.brokers.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_ASSIGNMENTS, state.owners.assignments.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_RETENTION_CUTS, state.cuts.cuts.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_CONSUMED_CUTS, state.cuts.consumed.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_TIER_STORES, state.tier_stores.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_CURSORS, state.cursors.rows.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_ACCESS_RULES, state.rights.rules.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_AUDIT_ENTRIES, state.audit.pending.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_TOKENS, state.tokens.tokens.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_TOKEN_KEYS, state.tokens.keys.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_QUOTAS, state.quotas.quotas.freeze(), _same),
+            *((kind, _ROWS[name](state), _same) for kind, name in _FIELDS.items() if name in _ROWS),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -142,10 +125,8 @@ def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
             if section.kind == pd_state_pb2.SECTION_KIND_HEADER:
                 header = SnapshotHeader.FromString(section.rows)
             else:
-                found = SnapshotRows.FromString(section.rows)
-                for kind, name in _FIELDS.items():
-                    if section.kind == kind:
-                        rows[name] += getattr(found, name)
+                name = _FIELDS[section.kind]
+                rows[name] += getattr(SnapshotRows.FromString(section.rows), name)
     except DecodeError as error:
         raise Corruption("the placement driver's snapshot cannot be read") from error
     if header.cluster_version > own_level:

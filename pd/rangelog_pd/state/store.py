@@ -1,6 +1,6 @@
 """The state of the placement driver, and its invariants. Pure data; the modules beside this one change it.
 
-What holds after every command (`validate` asserts it):
+What holds: after every command (`validate` asserts it),
 
 * The ranges of a stream tile its offsets: each starts where the one before ended. Only the last can be open.
 * A sealed range's end never changes, and is not below the floor that was put under it while it was open.
@@ -33,7 +33,7 @@ from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_pd.state.quota_table import QuotaTable
 from rangelog_pd.state.rights_table import RightsTable
 from rangelog_pd.state.server_indexes import ServerModes
-from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
+from rangelog_pd.state.tables import RangeKey, RangeTable, Table, mark, row_of
 from rangelog_pd.state.token_tables import TokenTables
 from rangelog_pd.state.topic_checks import validate_topics
 from rangelog_pd.state.topic_tables import TopicTables
@@ -97,16 +97,6 @@ class State:
 
     # ---- finding
 
-    @property
-    def draining(self) -> dict[str, None]:
-        """The range servers that are being drained. Callers must not change it."""
-        return self.modes.draining
-
-    @property
-    def cordoned(self) -> dict[str, None]:
-        """The range servers that are cordoned. Callers must not change it."""
-        return self.modes.cordoned
-
     def stream(self, name: str) -> common_pb2.Stream:
         """Return a stream by name. Raises StreamNotFound."""
         stream_id = self.names.get(name)
@@ -129,10 +119,6 @@ class State:
             raise RangeNotFound(f"stream {stream_id} has no range {index}: it was trimmed, or never was")
         return found
 
-    def ranges_of(self, stream_id: int) -> StreamRanges:
-        """Return the ranges of a stream, in order."""
-        return self.ranges.of(stream_id)
-
     def is_from_before_restore(self, key: RangeKey) -> bool:
         """Whether a replica is that of the cluster that this one was restored from: no range of today has its index."""
         stream_id, index = key
@@ -140,10 +126,6 @@ class State:
         if stream is None or stream_id >= self.restore.first_stream_id:
             return stream_id < self.restore.first_stream_id
         return index < stream.range_count >> RESTORE_STEP_BITS << RESTORE_STEP_BITS
-
-    def last_range(self, stream_id: int) -> common_pb2.Range | None:
-        """Return the last range of a stream, or None."""
-        return self.ranges.of(stream_id).last()
 
     def check_epoch(self, stream: common_pb2.Stream, epoch: int) -> None:
         """Check an epoch. Raises WriterFenced unless it is the stream's current one, InvalidArgument for 0."""
@@ -258,7 +240,7 @@ class State:
 
     def forget_empty(self, stream_id: int) -> None:
         """Forget the last ranges of a stream that are sealed and empty: the next one is about to start where they do."""
-        while (last := self.last_range(stream_id)) is not None:
+        while (last := self.ranges.of(stream_id).last()) is not None:
             if last.state != common_pb2.RANGE_STATE_SEALED or last.start_offset != last.end_offset:
                 return
             self.remove_range(last)
@@ -266,54 +248,37 @@ class State:
     # ---- indexes that need more than one table
 
     def _stream_changed(self, before: common_pb2.Stream | None, after: common_pb2.Stream | None) -> None:
-        stream = after if after is not None else before
-        if stream is None:
-            return
+        stream_id = row_of(before, after).stream_id
         if before is not None and after is not None and before.config != after.config:
-            for each in self.ranges.of(stream.stream_id).values():
+            for each in self.ranges.of(stream_id).values():
                 self._note_short(each)
-        if after is not None and after.config.retention_bytes:
-            self.bounded[after.stream_id] = None
-        else:
-            self.bounded.pop(stream.stream_id, None)
-        if after is not None and after.config.cursor_retention:
-            self.retained[after.stream_id] = None
-        else:
-            self.retained.pop(stream.stream_id, None)
+        mark(self.bounded, stream_id, present=after is not None and bool(after.config.retention_bytes))
+        mark(self.retained, stream_id, present=after is not None and bool(after.config.cursor_retention))
         self.due.stream_changed(before, after)
 
     def _range_changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
+        row = row_of(before, after)
+        key = (row.stream_id, row.index)
         if after is None:
-            if before is not None:
-                self.undated_ranges.pop((before.stream_id, before.index), None)
-                self.short.pop((before.stream_id, before.index), None)
-                self.open_short.pop((before.stream_id, before.index), None)
+            for index in (self.undated_ranges, self.short, self.open_short):
+                index.pop(key, None)
             return
         self._note_short(after)
         tiered = after.tiered_end_offset > after.start_offset
-        if after.state == common_pb2.RANGE_STATE_SEALED and not (after.sealed_ms and (after.tiered_ms or not tiered)):
-            self.undated_ranges[after.stream_id, after.index] = None
-        else:
-            self.undated_ranges.pop((after.stream_id, after.index), None)
+        dated = after.sealed_ms and (after.tiered_ms or not tiered)
+        mark(self.undated_ranges, key, present=after.state == common_pb2.RANGE_STATE_SEALED and not dated)
 
     def _note_short(self, of: common_pb2.Range) -> None:
         stream = self.streams.find(of.stream_id)
         lacks = stream is not None and 0 < len(of.replicas) < stream.config.replicas and not of.lost
         is_open = of.state != common_pb2.RANGE_STATE_SEALED
-        for index, concerns in (
-            (self.short, lacks and not is_open and of.tiered_end_offset != of.end_offset),
-            (self.open_short, lacks and is_open),
-        ):
-            if concerns:
-                index[of.stream_id, of.index] = None
-            else:
-                index.pop((of.stream_id, of.index), None)
+        key = (of.stream_id, of.index)
+        mark(self.short, key, present=lacks and not is_open and of.tiered_end_offset != of.end_offset)
+        mark(self.open_short, key, present=lacks and is_open)
 
     def _object_changed(self, before: common_pb2.Object | None, after: common_pb2.Object | None) -> None:
-        if after is not None and after.state == common_pb2.OBJECT_STATE_DELETED and not after.deleted_ms:
-            self.undated[after.object_id] = None
-        elif before is not None:
-            self.undated.pop(before.object_id, None)
+        is_undated = after is not None and after.state == common_pb2.OBJECT_STATE_DELETED and not after.deleted_ms
+        mark(self.undated, row_of(before, after).object_id, present=is_undated)
 
     # ---- checking
 
@@ -375,7 +340,10 @@ class State:
         rebuilt = State()
         servers = chain(self.servers.values(), self.removed.values())
         rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), servers)
-        rebuilt.topics.load(*self.topics.rows())
+        topics = self.topics
+        rebuilt.topics.load(
+            topics.namespaces.values(), topics.topics.values(), topics.shards.values(), topics.work.values()
+        )
         rebuilt.owners.load(self.owners.brokers.values(), self.owners.assignments.values())
         rebuilt.cuts.load(self.cuts.cuts.values(), self.cuts.consumed.values())
         rebuilt.cursors.load(self.cursors.rows.values(), self.cursors.next_version)

@@ -79,7 +79,7 @@ def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int
     stream = state.stream(request.name)
     check_own(stream)
     check_version(stream, request.expected_version)
-    last = state.last_range(stream.stream_id)
+    last = state.ranges.of(stream.stream_id).last()
     is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
     response = pd_pb2.DeleteStreamResponse(stream=stream, open_range=last if is_open else None)
     state.remove_stream(stream.stream_id)
@@ -141,4 +141,4 @@ def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) ->
     if state.cluster_version >= LEVEL_OPERATIONS:
         stream.writer = request.writer[:WRITER_LENGTH_MAX]
     state.put_stream(stream)
-    return pd_pb2.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))
+    return pd_pb2.OpenWriterResponse(stream=stream, last_range=state.ranges.of(stream.stream_id).last())

@@ -9,13 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
 from rangelog_proto.v1 import common_pb2
 
 K = TypeVar("K")
+G = TypeVar("G")
 V = TypeVar("V", bound=Message)
 Hook = Callable[[V | None, V | None], None]
 """Called with the row before and after: None before an insertion, and after a removal."""
@@ -65,7 +66,7 @@ class Table(Mapping[K, V], Generic[K, V]):
             hook(before, row)
 
     def remove(self, key: K) -> V | None:
-        """Remove a row and return it; None where there is none."""
+        """Remove a row and return it; None without such a row."""
         before = self._rows.pop(key, None)
         if before is not None:
             for hook in self._hooks:
@@ -96,7 +97,7 @@ class RangeTable(Table[RangeKey, common_pb2.Range]):
         super().put(key, row)
 
     def remove(self, key: RangeKey) -> common_pb2.Range | None:
-        """Remove a range and return it; None where there is none."""
+        """Remove a range and return it; None without such a range."""
         stream_id, index = key
         if key in self:
             runs = _without(self._runs[stream_id], index)
@@ -168,8 +169,8 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
         return self[self._runs[-1][-1]] if self._runs else None
 
     def index_beyond(self, offset: int) -> int:
-        """Return the index of the first range that is open or ends beyond `offset`, by bisection: ranges tile. One past the
-        last index when there is none."""
+        """Return the index of the first range that is open or ends beyond `offset`, by bisection: ranges tile. Without such a
+        range: one past the last index."""
         if not self._runs:
             return 0
         at = bisect_left(self._runs, True, key=lambda run: self._is_beyond(run[-1], offset))
@@ -181,6 +182,29 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
     def _is_beyond(self, index: int, offset: int) -> bool:
         each = self[index]
         return each.state == common_pb2.RANGE_STATE_OPEN or each.end_offset > offset
+
+
+def row_of(before: V | None, after: V | None) -> V:
+    """Return the row that a hook is called with: the one after the change; of a removal the one before."""
+    row = after if after is not None else before
+    assert row is not None, "a hook is called with a row"
+    return row
+
+
+def mark(index: dict[K, None], key: K, *, present: bool) -> None:
+    """Put a key into an index, or remove it."""
+    if present:
+        index[key] = None
+    else:
+        index.pop(key, None)
+
+
+def discard(groups: dict[G, dict[K, Any]], group: G, key: K) -> None:
+    """Remove a key from its group, and a group that is empty then."""
+    members = groups.get(group, {})
+    members.pop(key, None)
+    if not members:
+        groups.pop(group, None)
 
 
 def copy_of(row: V) -> V:

@@ -1,8 +1,8 @@
 """The stores that the tier got since the placement drivers' setting named the first one.
 
 What holds: objects that were prepared before a change keep their store, all later ones go to the new one; an object's id, and
-so its key, tells which that is. Each change has a number of its own, above all earlier ones, so a server that has not heard of
-the latest one finds that by the objects that it is given. Without a row, all objects are where the setting says.
+so its key, names its store. Each change has a number of its own, above all earlier ones, so a server that has not heard of the
+latest one finds that by the objects that it is given. Without a row, all objects are where the setting says.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def create_token(state: State, command: pb.PlacedCreateToken, now_ms: int) -> pb
 
 
 def revoke_token(state: State, request: pb.RevokeTokenRequest, now_ms: int) -> pb.RevokeTokenResponse:
-    """Revoke a token by its name or id. One that was revoked stays so. Raises PreconditionFailed: there is none."""
+    """Revoke a token by its name or id. One that was revoked stays so. Raises PreconditionFailed: no such token."""
     found = state.tokens.find(request.name)
     if found is None:
         raise PreconditionFailed(f"there is no token {request.name[:100]!r}: see `pdctl token list`")

@@ -13,7 +13,7 @@ from rangelog_core.errors import TopicNotFound
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
 from rangelog_core.name_errors import no_namespace, no_shard, no_topic
 from rangelog_pd.state.indexes import Names
-from rangelog_pd.state.tables import Hook, ShardKey, Table
+from rangelog_pd.state.tables import Hook, ShardKey, Table, mark, row_of
 from rangelog_pd.state.tag_index import TagIndex
 from rangelog_proto.v1 import topic_pb2
 
@@ -60,7 +60,7 @@ class ShardMaps:
         self._maps: dict[int, ShardMap] = {}
 
     def of(self, topic_id: int) -> ShardMap:
-        """Return the shard map of a topic, an empty one where there is none. Callers must not change it."""
+        """Return the shard map of a topic; an empty one for a topic without shards. Callers must not change it."""
         return self._maps.get(topic_id) or ShardMap()
 
     def all(self) -> dict[int, tuple[list[int], list[tuple[bytes, int]], list[tuple[int, int]]]]:
@@ -69,9 +69,7 @@ class ShardMaps:
 
     def changed(self, before: topic_pb2.Shard | None, after: topic_pb2.Shard | None) -> None:
         """A row of the shards changed."""
-        row = after if after is not None else before
-        if row is None:
-            return
+        row = row_of(before, after)
         found = self._maps.get(row.topic_id)
         if found is None:
             found = self._maps[row.topic_id] = ShardMap()
@@ -187,46 +185,27 @@ class TopicTables:
         for each in work:
             self.work.put(each.topic_id, each)
 
-    def rows(
-        self,
-    ) -> tuple[list[topic_pb2.Namespace], list[topic_pb2.Topic], list[topic_pb2.Shard], list[topic_pb2.TopicWork]]:
-        """Return all current rows, in order of their insertion: what `load` takes."""
-        return self.namespaces.freeze(), self.topics.freeze(), self.shards.freeze(), self.work.freeze()
-
     # ---- indexes
 
     def _topic_changed(self, before: topic_pb2.Topic | None, after: topic_pb2.Topic | None) -> None:
-        row = after if after is not None else before
-        if row is None:
-            return
-        self._note_work(row.topic_id)
+        topic_id = row_of(before, after).topic_id
+        self._note_work(topic_id)
         retention = after.config.retention if after is not None and after.state != _DELETING else None
-        if retention is not None and (retention.age_ms or retention.shard_size_bytes or retention.consumed):
-            self.retained[row.topic_id] = None
-        else:
-            self.retained.pop(row.topic_id, None)
+        retains = retention is not None and (retention.age_ms or retention.shard_size_bytes or retention.consumed)
+        mark(self.retained, topic_id, present=bool(retains))
 
     def _work_changed(self, before: topic_pb2.TopicWork | None, after: topic_pb2.TopicWork | None) -> None:
-        row = after if after is not None else before
-        if row is None:
-            return
-        self._note_work(row.topic_id)
-        if after is not None and after.HasField("scale"):
-            self.plans[row.topic_id] = None
-        else:
-            self.plans.pop(row.topic_id, None)
+        topic_id = row_of(before, after).topic_id
+        self._note_work(topic_id)
+        mark(self.plans, topic_id, present=after is not None and after.HasField("scale"))
 
     def _note_work(self, topic_id: int) -> None:
         topic, work = self.topics.find(topic_id), self.work.find(topic_id)
         to_do = work is not None and (bool(work.to_trim) or work.HasField("configure_from"))
-        if topic is not None and (topic.state == _DELETING or to_do):
-            self.unfinished[topic_id] = None
-        else:
-            self.unfinished.pop(topic_id, None)
-        if topic_id in self.unfinished or (topic is not None and topic.state in _OWNERS_GO_ON):
-            self.changing[topic_id] = None
-        else:
-            self.changing.pop(topic_id, None)
+        unfinished = topic is not None and (topic.state == _DELETING or to_do)
+        mark(self.unfinished, topic_id, present=unfinished)
+        changing = unfinished or (topic is not None and topic.state in _OWNERS_GO_ON)
+        mark(self.changing, topic_id, present=changing)
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""

@@ -1,4 +1,4 @@
-"""What one command leaves to do for a large topic, done in parts: each entry changes a bounded number of streams and ranges.
+"""The work that one command leaves for a large topic, done in parts: each entry changes a bounded number of streams and ranges.
 
 What holds: a part done twice is the same as done once. The state itself holds what is left, so any later leader goes on from
 there. A shard is trimmed only up to where a durable snapshot has its producers, so none of their batches is forgotten.
@@ -25,7 +25,7 @@ RANGES_PER_ENTRY = 10_000
 
 @dataclass(slots=True)
 class _Budget:
-    """What one entry may still change."""
+    """The streams and ranges that one entry may still change."""
 
     streams: int
     ranges: int

@@ -19,7 +19,7 @@ from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.topic_config import check_tags, with_fields, with_topic_defaults
 from rangelog_pd.state.topic_states import ACTIVE, DELETING, SEALING, TRUNCATING, check_legal, enter
 from rangelog_pd.state.topic_tables import full_name
-from rangelog_pd.state.topic_work import go_on
+from rangelog_pd.state.topic_work import NOTHING_COVERED, go_on
 from rangelog_proto.v1 import pd_state_pb2, topic_pb2
 
 
@@ -79,20 +79,13 @@ def update_topic(state: State, request: topic_pb2.UpdateTopicRequest, now_ms: in
 
 
 def truncate_topic(
-    state: State, request: topic_pb2.TruncateTopicRequest, now_ms: int
+    state: State, request: topic_pb2.TruncateTopicRequest, now_ms: int, covered: Mapping[int, int] = NOTHING_COVERED
 ) -> topic_pb2.TruncateTopicResponse:
     """Trim the shards of a cut below their offsets, and all that precede them wholly: each as soon as a snapshot of its
-    producers covers what goes.
+    producers covers what goes. `covered`: the offsets up to which snapshots cover shards already.
 
     Raises TopicNotFound, TopicStateForbids, ShardNotFound, OffsetOutOfRange, KeyRangeGap, KeyRangeOverlap, InvalidArgument.
     """
-    return truncate(state, request, {}, now_ms)
-
-
-def truncate(
-    state: State, request: topic_pb2.TruncateTopicRequest, covered: Mapping[int, int], now_ms: int
-) -> topic_pb2.TruncateTopicResponse:
-    """As `truncate_topic`, with the offsets up to which snapshots cover shards already."""
     topic = copy_of(state.topics.referred(request.topic))
     check_legal(topic, "truncate")
     for shard, each in zip(check_cut(state, topic.topic_id, request.cut), request.cut, strict=True):

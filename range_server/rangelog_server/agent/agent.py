@@ -112,7 +112,7 @@ class Agent:
 
     async def register(self) -> None:
         """Register. Raises RolledBack, Unauthorized and other refusals: the server must not serve then."""
-        end = self._store.wal.told_end
+        end = self._store.wal.reported_end
         request = registration(self._identity, self._process_id, *self._addresses, end, self._settings)
         response = await register(self._pd, self._identity, request)
         if response.heartbeat_interval_ms:
@@ -132,7 +132,7 @@ class Agent:
 
     @property
     def tier_error(self) -> str:
-        """What the last check of the tier came to; empty while it works."""
+        """The error of the last check of the tier; empty while it works."""
         return self._tier.watch.error
 
     def start(self) -> None:
@@ -223,7 +223,7 @@ class Agent:
             tasks=self._tasks.reports(),
             used_bytes=store.wal.used_bytes,
             capacity_bytes=self._capacity_bytes(),
-            log_end=store.wal.told_end,
+            log_end=store.wal.reported_end,
             wall_ms=time.time_ns() // 1_000_000,
             tier_error=self._tier.watch.error,
             log_error=store.wal.problem,

@@ -1,4 +1,4 @@
-"""What a range server counts of its own work, for metrics: plain numbers that only rise, kept where the work is done. Pure."""
+"""Counters of a range server's own work, for metrics: plain numbers that only rise, kept where the work is done. Pure."""
 
 from __future__ import annotations
 

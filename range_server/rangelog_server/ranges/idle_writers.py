@@ -2,7 +2,7 @@
 
 What holds: a writer says that it is there when it connects; it is known until its connection ends, a replica of the range
 exists, or a writer of a higher epoch is there. So a server that is to be left can send it away, and a writer that is alive is
-not taken for gone. At most IDLE_WRITERS_MAX are known; a further one is treated as one that nobody knows.
+not taken for gone. At most IDLE_WRITERS_MAX are known; a further one is treated as unknown.
 """
 
 from __future__ import annotations

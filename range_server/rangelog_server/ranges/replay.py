@@ -34,7 +34,7 @@ Key = tuple[int, int]
 
 
 @dataclass(slots=True)
-class RangeFloor:
+class DropFloor:
     """No append creates ranges of a stream up to `index` again, since some of them were dropped here.
 
     `lsn`: of an entry that holds index and epoch, both of them; 0 where none does alone.
@@ -69,7 +69,7 @@ class Replayed:
     """The result of a replay."""
 
     replicas: dict[Key, HostedReplica] = field(default_factory=dict)
-    floors: dict[int, RangeFloor] = field(default_factory=dict)
+    floors: dict[int, DropFloor] = field(default_factory=dict)
     tombstones: dict[Key, Tombstone] = field(default_factory=dict)
     server: ServerState = field(default_factory=ServerState)
     server_lsn: int = 0
@@ -136,7 +136,7 @@ def _take(result: Replayed, found: dict[Key, _Found], entry: Entry) -> None:
 
 
 def _raise_floor(result: Replayed, stream_id: int, index: int, epoch: int, lsn: int) -> None:
-    result.floors.setdefault(stream_id, RangeFloor(index, epoch, lsn)).raise_to(index, epoch, lsn)
+    result.floors.setdefault(stream_id, DropFloor(index, epoch, lsn)).raise_to(index, epoch, lsn)
 
 
 def _build(result: Replayed, key: Key, parts: _Found) -> HostedReplica | None:

@@ -1,6 +1,6 @@
 """One replica of one range: the rules by which it accepts, refuses, fences, cuts and serves. Pure: the caller does the I/O.
 
-What holds (numbers as in docs/RELIABILITY.md):
+What holds: (numbers as in docs/RELIABILITY.md)
 
 * The log is a gapless prefix from `start_offset`: a batch is accepted at `end_offset` or not at all (I3).
 * `durable_offset` moves only when the caller reports that the flush which covers it has returned (I1).

@@ -16,7 +16,7 @@ from rangelog_core.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
 from rangelog_core.errors import StorageFull
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import ReadPlan, count_current, is_current
-from rangelog_server.ranges.replay import RangeFloor, Tombstone
+from rangelog_server.ranges.replay import DropFloor, Tombstone
 from rangelog_server.ranges.state import ServerState, pack_epoch, pack_tombstone
 from rangelog_server.ranges.usage import Key, SegmentUsage
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, batch_heads, split_lsn
@@ -32,7 +32,7 @@ class Records(Protocol):
 
     wal: Wal
     replicas: dict[Key, HostedReplica]
-    floors: dict[int, RangeFloor]
+    floors: dict[int, DropFloor]
     tombstones: dict[Key, Tombstone]
     server: ServerState
 
@@ -118,21 +118,21 @@ class LogSpace:
         """Write the stream's floor before a drop whose tombstone would hold only part of it. Raises StorageFull."""
         floor = self.store.floors.get(key[0])
         if floor is not None and (key[1] - floor.index) * (epoch - floor.epoch) < 0:
-            raised = RangeFloor(max(floor.index, key[1]), max(floor.epoch, epoch), 0)
+            raised = DropFloor(max(floor.index, key[1]), max(floor.epoch, epoch), 0)
             self._write_floor(key[0], raised)
             self.usage.replaced_metadata(split_lsn(floor.lsn)[0])
             self.store.floors[key[0]] = raised
 
     def _raise_floor(self, key: Key, epoch: int, lsn: int) -> None:
         """Raise the stream's floor to a dropped range, whose tombstone is at `lsn`."""
-        floor = self.store.floors.setdefault(key[0], RangeFloor(key[1], epoch, 0))
+        floor = self.store.floors.setdefault(key[0], DropFloor(key[1], epoch, 0))
         before_lsn = floor.lsn
         if floor.raise_to(key[1], epoch, lsn):
             if before_lsn:
                 self.usage.replaced_metadata(split_lsn(before_lsn)[0])
             self._floor_written(key[0], floor)
 
-    def _write_floor(self, stream_id: int, floor: RangeFloor) -> None:
+    def _write_floor(self, stream_id: int, floor: DropFloor) -> None:
         payload = pack_epoch(floor.epoch)
         floor.lsn = self.store.wal.submit(Kind.FLOOR, stream_id, floor.index, payload, payload)
         self._floor_written(stream_id, floor)
@@ -141,7 +141,7 @@ class LogSpace:
         self.usage.reside(key, split_lsn(lsn)[0])
         self.usage.wrote_metadata(split_lsn(lsn)[0])
 
-    def _floor_written(self, stream_id: int, floor: RangeFloor) -> None:
+    def _floor_written(self, stream_id: int, floor: DropFloor) -> None:
         sequence = split_lsn(floor.lsn)[0]
         self.usage.floors.setdefault(sequence, []).append(stream_id)
         self.usage.wrote_metadata(sequence)

@@ -29,7 +29,7 @@ from rangelog_server.ranges.hosted_replica import HostedReplica, Writing, nobody
 from rangelog_server.ranges.idle_writers import IdleWriters
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
 from rangelog_server.ranges.reading import ReadPlan, is_current
-from rangelog_server.ranges.replay import RangeFloor, Replayed, Tombstone, replay, unhealthy
+from rangelog_server.ranges.replay import DropFloor, Replayed, Tombstone, replay, unhealthy
 from rangelog_server.ranges.replica import DiskTrust, NewBatch, Replica
 from rangelog_server.ranges.space import LogSpace
 from rangelog_server.ranges.state import ServerState, pack_state, pack_tombstone
@@ -63,7 +63,7 @@ class Store:
         self.cache = TailCache(cache_bytes)
         self.replicas: dict[tuple[int, int], HostedReplica] = {}
         self.idle = IdleWriters()
-        self.floors: dict[int, RangeFloor] = {}
+        self.floors: dict[int, DropFloor] = {}
         self.tombstones: dict[tuple[int, int], Tombstone] = {}
         self.server = ServerState()
         self.server_lsn = 0

@@ -142,7 +142,7 @@ class ManifestUpkeep:
         self._news.set()
 
     def _first(self) -> int | None:
-        """Return the stream that is due first; None: there is none."""
+        """Return the stream that is due first; None: no stream is due."""
         while self._order:
             due, stream_id = self._order[0]
             if self._due.get(stream_id) == due:
@@ -215,7 +215,7 @@ class ManifestUpkeep:
 
     async def _fetch(self, stream_id: int) -> StreamManifest | None:
         """Return the manifest by the placement driver; None: the stream is deleted, has no live objects, or has encrypted
-        ones: a manifest tells the stream's name and times in clear, to programs that cannot read them."""
+        ones: a manifest would show the stream's name and times in clear."""
         try:
             found = await fetch_manifest(self._pd, PD_TIMEOUT_S, stream_id=stream_id)
         except StreamNotFound:

@@ -72,7 +72,7 @@ class Uploader:
         self._keys = keys
         self._cluster_encrypts = False
         self._fixed_url = url
-        self._told_url: str | None = None
+        self._advertised_url: str | None = None
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
@@ -84,9 +84,9 @@ class Uploader:
 
     def learned_url(self, url: str) -> None:
         """Use the placement driver's URL of the tier. The setting stands for it as long as it was never changed."""
-        if url == self._told_url:
+        if url == self._advertised_url:
             return
-        self._told_url = url
+        self._advertised_url = url
         if self._fixed_url and url and was_changed(url):
             _log.warning("the tier was changed: this server's own tier_url does not count any more")
         elif self._fixed_url:
@@ -117,7 +117,7 @@ class Uploader:
         hosted = self._store.find(directive.stream_id, directive.range_index)
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
-        with self.doubted_if_it_fails():
+        with self.rechecked_if_it_fails():
             encrypted = await self._encrypts(await self._object_store())  # before a key is asked for
             position = action.start_offset
             while position < action.end_offset:
@@ -125,7 +125,7 @@ class Uploader:
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
-        with self.doubted_if_it_fails():
+        with self.rechecked_if_it_fails():
             objects = await self._object_store()
             if self._manifests is not None:
                 await self._manifests.write_before_deletion(directive.delete_objects.keys)
@@ -141,7 +141,7 @@ class Uploader:
     # ---- for repacks
 
     async def store_now(self) -> tuple[ObjectStore, str]:
-        """Return the tier, and its URL. Raises Unavailable: there is none, or it cannot be opened."""
+        """Return the tier, and its URL. Raises Unavailable: the cluster has no tier, or it cannot be opened."""
         return await self._object_store(), self._url
 
     def committing(self, stream_id: int) -> AbstractContextManager[None]:
@@ -151,19 +151,19 @@ class Uploader:
     # ---- inside
 
     async def _check_tier(self) -> None:
-        """Open the tier anew, with the credentials of now, and probe it. Raises what is wrong with it."""
+        """Open the tier again, with the credentials of now, and probe it. Raises what is wrong with it."""
         url = self._url
         objects = await self._checker.run(functools.partial(_open, url, self._keys))
         if url == self._url:
             self._objects = objects
 
     @contextmanager
-    def doubted_if_it_fails(self) -> Iterator[None]:
+    def rechecked_if_it_fails(self) -> Iterator[None]:
         """Check the tier after an error."""
         try:
             yield
         except RangelogError:
-            self.watch.doubt()
+            self.watch.recheck()
             raise
 
     @traced("rangelog.tier.upload", server=lambda uploads: uploads._identity.name)

@@ -103,7 +103,7 @@ class SegmentCipher:
 
 @dataclass(frozen=True, slots=True)
 class WrappedKey:
-    """What the header of a segment has. `wrapped`: the process's key, as the provider's key wraps it."""
+    """The key in the header of a segment. `wrapped`: the process's key, as the provider's key wraps it."""
 
     head: bytes
     key_id: str

@@ -93,7 +93,7 @@ def split_lsn(lsn: int) -> tuple[int, int]:
 
 
 class Cipher(Protocol):
-    """What encrypts and decrypts the payloads of one segment: SegmentCipher."""
+    """Encrypts and decrypts the payloads of one segment: SegmentCipher."""
 
     def encrypt(self, position: int, data: bytes, bound: bytes) -> bytes:
         """See SegmentCipher."""

@@ -134,7 +134,7 @@ class Wal:
             self._position = self._current.start
             self.segments[self._current.sequence] = self._current
             if last is not None:
-                self._found[self._current.sequence] = last.told_end
+                self._found[self._current.sequence] = last.reported_end
                 self._end_with_next(self.segments[last.sequence], last.end)
                 self.files.cut(self.segments[last.sequence], last.end)
         for spare in self._spares:
@@ -207,8 +207,8 @@ class Wal:
         return make_lsn(self._current.sequence, self._position)
 
     @property
-    def told_end(self) -> int:
-        """The end that placement drivers are told: of what is flushed, or of what a start found before the segment it began."""
+    def reported_end(self) -> int:
+        """The end for placement drivers: of the flushed entries, or of those that a start found before the segment it began."""
         if self.flushed_lsn != make_lsn(self._current.sequence, self._current.start):
             return self.flushed_lsn
         return self._found.get(self._current.sequence, make_lsn(self._current.sequence, SEGMENT_HEADER_BYTES))

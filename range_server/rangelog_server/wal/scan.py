@@ -71,8 +71,9 @@ class SegmentLog:
         return bool(self.entries or self.damages) or self.ending is not Ending.END
 
     @property
-    def told_end(self) -> int:
-        """The LSN of the end, as placement drivers are told: of an empty segment that of one in clear, encrypted or not."""
+    def reported_end(self) -> int:
+        """The LSN of the end, as it is reported to placement drivers: of an empty segment that of one in clear, encrypted or
+        not."""
         return make_lsn(self.sequence, self.end if self.entries else SEGMENT_HEADER_BYTES)
 
     @property

@@ -1,7 +1,7 @@
 """The HTTP port of a process for those who watch it: `/metrics`, and the probes `/livez` and `/readyz`.
 
-What holds: `/livez` answers 200 whenever the event loop turns, and asks nothing else, so that a fault elsewhere restarts
-nobody. `/readyz` answers 503 with a reason in each line while the process cannot do its work. No answer names a stream, a
+What holds: `/livez` answers 200 whenever the event loop turns, and asks nothing else, so that a fault elsewhere restarts no
+process. `/readyz` answers 503 with a reason in each line while the process cannot do its work. No answer names a stream, a
 record or a secret.
 """
 

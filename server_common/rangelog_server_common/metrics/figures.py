@@ -1,4 +1,4 @@
-"""What a process exports, described: figures with a name, a meaning and a function that reads it when somebody scrapes. Pure.
+"""The figures that a process exports: each with a name, a meaning and a function that reads it when somebody scrapes. Pure.
 
 What holds: reading a figure costs no more than the series that it yields. Names follow the conventions of Prometheus: the unit
 last, `_total` for counters. Labels are names of servers, kinds, codes and calls, never of streams.

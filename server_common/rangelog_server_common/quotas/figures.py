@@ -1,4 +1,4 @@
-"""What quotas are to a process, for metrics: how often it has held clients off, and for how long."""
+"""The figures of quotas in a process, for metrics: how often it has held clients off, and for how long."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ByteCall(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What a resource is called in quotas. `internal`: brokers append to it, for clients that they have charged."""
+    """The name of a resource in quotas. `internal`: brokers append to it, for clients that they have charged."""
 
     name: str
     internal: bool
@@ -265,7 +265,7 @@ def client_of(principal: Principal | None, said: str = "") -> str | None:
 
 
 class QuotaMeter:
-    """What the client of one connection takes. Where `book.any` is false, nothing else here is looked at."""
+    """The usage of one connection's client. Where `book.any` is false, nothing else here is looked at."""
 
     def __init__(self, guard: QuotaGuard) -> None:
         self._guard = guard

@@ -1,1 +1,1 @@
-"""What range servers and brokers know of rights: they ask the placement driver once, and then they know for a while."""
+"""The rights that range servers and brokers know: they ask the placement driver once, and then they know for a while."""

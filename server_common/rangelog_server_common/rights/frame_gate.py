@@ -1,7 +1,7 @@
 """The gate of one client: its frames, or other requests, pass once a grant lets them, in order by what they concern.
 
 What holds: a frame waits until the grant of its resource is known, and those behind it for the same resource wait with it;
-others do not. What waits is bounded in number and bytes. Nothing waits, and no grant is looked for, where rights are not
+others do not. Waiting frames are bounded in number and bytes. Nothing waits, and no grant is looked for, where rights are not
 enforced, and for those whom they do not limit.
 """
 

@@ -26,7 +26,7 @@ Key = tuple[str, int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one client may do to one resource. `kind` and `name`: of what decided it."""
+    """The verbs of one client on one resource. `kind` and `name`: of the rule that decided."""
 
     verbs: Verb
     kind: int

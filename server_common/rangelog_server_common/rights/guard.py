@@ -45,7 +45,7 @@ class RightsGuard:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def heard(self, version: int) -> None:
-        """Take the version in force, as the placement driver tells it; 0: rights are not enforced."""
+        """Take the version in force from the placement driver; 0: rights are not enforced."""
         self.grants.heard(version)
 
     def begin_unknown(self) -> None:
@@ -53,7 +53,8 @@ class RightsGuard:
         self.grants.heard(UNKNOWN)
 
     def limits(self, principal: Principal | None) -> bool:
-        """Whether somebody is a client, for whom rights count. Without TLS nobody is known, and no rights are enforced."""
+        """Whether somebody is a client, for whom rights count. Without TLS principals are unknown, and no rights are
+        enforced."""
         return principal is not None and principal.role is Role.CLIENT
 
     def find(self, key: Key) -> Grant | None:

@@ -2,7 +2,7 @@
 
 What holds: a certificate names its holder whatever token comes along; without one the token does, and then its role must be
 one for the port; who shows neither where one is needed is refused. A shared secret (the setting `token`) opens a port and
-names nobody; a token that was signed does in its place.
+names no principal; a token that was signed does in its place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def admit_caller(
     verifier: TokenVerifier | None,
     needs_token: bool,
 ) -> Principal | None:
-    """Return who calls; None: nobody knows, on a port without TLS.
+    """Return the caller's principal; None on a port without TLS.
 
     Args:
         certificate: Whom the certificate names, if one was shown.
@@ -65,7 +65,7 @@ class ConnectionCaller:
     """Who has opened a connection of frames: by its certificate, and by the token of its hello."""
 
     def __init__(self, gate: Gate, port: Port, secret: str | None, verifier: TokenVerifier | None) -> None:
-        """`gate`: is told. The rest: see admit_caller."""
+        """`gate`: gets the refusals. The rest: see admit_caller."""
         self._gate = gate
         self._port = port
         self._secret = secret

@@ -1,4 +1,4 @@
-"""What a token is bound to, beside the rights of its principal. No I/O.
+"""The bounds of a token, beside the rights of its principal. No I/O.
 
 What holds: a bound token is good for nothing while rights are not enforced: only then does a server know the names by which the
 token is bound.

@@ -1,4 +1,5 @@
-"""What a server checks tokens against, fetched from the placement driver whenever a heartbeat's answer names another version.
+"""The trust by which a server checks tokens, fetched from the placement driver whenever a heartbeat's answer names another
+version.
 
 What holds: fetches are in the background, each within its time, one at a time; until the first one no token counts; what was
 fetched stays in force while no placement driver answers.

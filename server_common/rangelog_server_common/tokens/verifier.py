@@ -1,8 +1,8 @@
-"""The check of tokens: whom one stands for, by keys and revocations that this process has. Offline: nobody is asked.
+"""The check of tokens: whom one stands for, by keys and revocations that this process has. Offline: no call is made.
 
 What holds: a text counts only with a signature by a key that is trusted, by an algorithm that goes with it, within its time
 give or take CLOCK_SKEW_S, for this cluster, and while its id is not revoked; whatever else it is, it is refused, and its text
-is in no message. A token is of role client, whatever it says. What was checked before costs a look-up.
+is in no message. A token is of role client, whatever it says. A token that was checked before costs a look-up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MALFORMED = (JoseError, ValueError, TypeError, KeyError, RecursionError, binasc
 
 @dataclass(frozen=True, slots=True)
 class TokenTrust:
-    """What tokens of this cluster are checked against. Keys: Ed25519, 32 bytes, by id."""
+    """The keys and revocations by which tokens of this cluster are checked. Keys: Ed25519, 32 bytes, by id."""
 
     cluster_id: str
     version: int
@@ -187,7 +187,7 @@ def trust_of(message: pb.GetTokenTrustResponse) -> TokenTrust:
 
 
 def bearer_text(authorization: str | bytes) -> str:
-    """Return the token in an Authorization header, "" where there is none that is signed."""
+    """Return the token in an Authorization header, "" without a signed one."""
     given = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization
     kind, _, text = given.partition(" ")
     return text if kind == "Bearer" and is_signed(text) else ""

@@ -103,7 +103,7 @@ class Story:
         stream = self.dice.choice(NAMES)
         state = self.machine.state
         stream_id = state.names.get(stream)
-        last = state.last_range(stream_id) if stream_id else None
+        last = state.ranges.of(stream_id).last() if stream_id else None
         end = state.streams[stream_id].next_offset if stream_id else 0
         epoch = self.epochs[stream][-1 if self.dice.random() < 0.85 else max(-2, -len(self.epochs[stream]))]
         index = last.index if last and self.dice.random() < 0.8 else self.dice.randrange(4)
@@ -443,7 +443,7 @@ def _same_epoch(state: State, request: pb.OpenWriterRequest, now_ms: int) -> pb.
     stream = copy_of(state.stream(request.name))
     stream.epoch = max(1, stream.epoch)
     state.put_stream(stream)
-    return pb.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))
+    return pb.OpenWriterResponse(stream=stream, last_range=state.ranges.of(stream.stream_id).last())
 
 
 def _nothing_kept(self: Results, request: str, now_ms: int, result: bytes) -> None:

@@ -57,13 +57,13 @@ def test_words_say_what_a_box_shows() -> None:
     drawing = draw(ranges, [stored(7, 0, 100)], trim_offset=0, end_offset=None)
     by_name = {lane.name: lane for lane in drawing.lanes}
     sealed, opened = by_name["ranges"].boxes
-    assert sealed.tells == (
+    assert sealed.tooltip == (
         "range 0, sealed; offsets 0 to 100; replicas on rs1 (alive), rs2 (alive), rs3 (alive); tiered up to 100; "
         "writer's epoch 4"
     )
-    assert "range 1, open; offsets 100 to an end that is not known now" in opened.tells
-    assert "chosen: new zone; at rs1:7180" in by_name["rs1"].boxes[0].tells
-    assert by_name["tier"].boxes[0].tells == "object 7; offsets 0 to 100; 2.0 KiB; key s/7.parquet"
+    assert "range 1, open; offsets 100 to an end that is not known now" in opened.tooltip
+    assert "chosen: new zone; at rs1:7180" in by_name["rs1"].boxes[0].tooltip
+    assert by_name["tier"].boxes[0].tooltip == "object 7; offsets 0 to 100; 2.0 KiB; key s/7.parquet"
 
 
 def test_what_is_trimmed_lost_dropped_or_on_a_dead_server() -> None:
@@ -77,7 +77,7 @@ def test_what_is_trimmed_lost_dropped_or_on_a_dead_server() -> None:
     assert found["rs1"] == [("replica-dead", 51)] and found["rs2"] == [("replica-suspect", 51)]
     by_name = {lane.name: lane for lane in drawing.lanes}
     assert (by_name["rs1"].note, by_name["rs2"].note) == ("dead", "suspect")
-    assert "no replica: the hot copies are dropped" in by_name["ranges"].boxes[1].tells
+    assert "no replica: the hot copies are dropped" in by_name["ranges"].boxes[1].tooltip
     assert round(drawing.trimmed_width) == 49
 
 

@@ -51,14 +51,14 @@ async def running() -> AsyncIterator[tuple[Tier, TierWatch, WatchTask]]:
     await task.close()
 
 
-async def test_a_working_tier_is_checked_once_and_when_it_is_doubted(
+async def test_a_working_tier_is_checked_once_and_on_request(
     running: tuple[Tier, TierWatch, WatchTask],
 ) -> None:
     """No check without a reason."""
     tier, watch, task = running
-    await until(lambda: watch._doubted._waiters)  # it waits for a doubt, not for a time
+    await until(lambda: watch._wanted._waiters)  # it waits for a request, not for a time
     assert tier.checks == 1 and watch.error == ""
-    watch.doubt()
+    watch.recheck()
     await until(lambda: tier.checks == 2)
     task.start()
     await until(lambda: tier.checks == 3)
@@ -68,7 +68,7 @@ async def test_a_failing_tier_is_checked_until_it_works(running: tuple[Tier, Tie
     """Its error has code and message, and goes when the tier is back."""
     tier, watch, _ = running
     tier.problem = AccessDenied("no " + "x" * 1_000)
-    watch.doubt()
+    watch.recheck()
     await until(lambda: tier.checks > 4)
     assert watch.error.startswith("ACCESS_DENIED: no x") and len(watch.error) == tier_watch.ERROR_LENGTH_MAX
     tier.problem = None
@@ -79,7 +79,7 @@ async def test_a_check_that_hangs_or_breaks_is_a_failing_tier(running: tuple[Tie
     """A directory that hangs, and a defect, end neither the watch nor the process."""
     tier, watch, _ = running
     tier.hangs = True
-    watch.doubt()
+    watch.recheck()
     await until(lambda: "no answer" in watch.error)
     tier.hangs, tier.problem = False, ZeroDivisionError()
     await until(lambda: watch.error == "INTERNAL: ZeroDivisionError")

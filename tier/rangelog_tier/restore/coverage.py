@@ -40,7 +40,7 @@ class TieredPiece:
 
 @dataclass(frozen=True, slots=True)
 class ListedObjects:
-    """What snapshot and manifest say of one stream's objects."""
+    """The objects of one stream, by snapshot and manifest."""
 
     trim_offset: int
     pieces: tuple[TieredPiece, ...]

@@ -1,6 +1,6 @@
-"""An object by its own words: what a commit would have told the placement driver, read from the object.
+"""An object by its own words: the fields of its commit, read from the object.
 
-What holds: what is returned fits to the object's key. Of an object that nobody listed every byte was read: its row groups fit
+What holds: what is returned fits to the object's key. Of an object that no list names every byte was read: its row groups fit
 their checksums, and the digest is that of all of it.
 """
 

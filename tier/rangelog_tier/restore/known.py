@@ -1,4 +1,4 @@
-"""What is known of a cluster that is gone: the rows of a snapshot, manifests, the objects in the bucket.
+"""The knowledge of a cluster that is gone: the rows of a snapshot, manifests, the objects in the bucket.
 
 What holds: rows that a restore has no use for are counted, not dropped in silence.
 """
@@ -111,7 +111,7 @@ def _kind_name(kind: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownBucket:
-    """What a bucket has of one cluster."""
+    """The contents of a bucket that are of one cluster."""
 
     rows: SavedRows
     manifests: Mapping[int, StreamManifest]

@@ -3,11 +3,12 @@
 What holds:
 
 * Each restored stream ends where its records cease to be in the tier without a hole; its ranges are sealed, wholly in the tier,
-  on no server. What was behind the end is listed as lost.
+  on no server. Records behind the end are listed as lost.
 * Ids are kept, since keys contain them. All numbers that writers compare or that keys contain (epochs, range indexes, ids, map
   versions) go on beyond every one that the former cluster can have given out after its snapshot: at the next multiple of 2^20.
-* Nothing that is known to be trimmed or deleted comes back. What nobody wrote down before the end can: a stream that was
-  deleted within the deletion grace, whose manifest is gone and whose objects are there, is restored, and named.
+* Nothing that is known to be trimmed or deleted comes back. Records whose deletion was not recorded before the end may come
+  back: a stream that was deleted within the deletion grace, whose manifest is gone and whose objects are there, is restored,
+  and named.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topi
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """What a user may choose."""
+    """The choices of a user."""
 
     trim_to_after_hole: bool = False
     """A stream with a hole keeps what is behind the last one, instead of what is before the first one."""

@@ -52,7 +52,7 @@ def make_plan(
 
 @dataclass(slots=True)
 class _Decided:
-    """What is restored of one stream."""
+    """The rows that are restored of one stream."""
 
     name: str
     before: common_pb2.Stream | None

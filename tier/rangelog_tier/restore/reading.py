@@ -44,7 +44,7 @@ _R = TypeVar("_R")
 
 @dataclass(slots=True)
 class BucketReading:
-    """What was read, and what was passed over."""
+    """The contents that were read, and those that were passed over."""
 
     bucket: KnownBucket
     cluster_id: str

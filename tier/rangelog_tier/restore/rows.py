@@ -62,7 +62,7 @@ def _is_that_of(manifest: StreamManifest, coverage: ObjectCoverage) -> bool:
 
 
 def empty_row(before: common_pb2.Stream) -> common_pb2.Stream:
-    """Return the row of a stream that begins anew: the log of a table's partition, of which nothing is in the tier."""
+    """Return the row of a stream that begins empty: the log of a table's partition, of which nothing is in the tier."""
     row = common_pb2.Stream()
     row.CopyFrom(before)
     row.epoch, row.version, row.range_count = beyond(row.epoch), beyond(row.version), beyond(row.range_count)
@@ -73,7 +73,7 @@ def empty_row(before: common_pb2.Stream) -> common_pb2.Stream:
 def object_rows(
     chosen: Sequence[TieredPiece], described: Mapping[str, DescribedObject], committed_ms: int
 ) -> list[common_pb2.Object]:
-    """Return the rows of the objects. `committed_ms`: of those for which nobody wrote it down."""
+    """Return the rows of the objects. `committed_ms`: of those without a recorded time."""
     found = []
     for piece in chosen:
         row = common_pb2.Object()

@@ -1,6 +1,6 @@
 """Which stores a restore reads: those that the snapshot names, for one URL says nothing of objects that are elsewhere.
 
-What holds: a store that the snapshot knows of is read, or named by whoever restores, or the restore is refused; its objects
+What holds: a store that the snapshot knows of is read, or named by the operator, or the restore is refused; its objects
 are never taken for missing ones.
 """
 

@@ -44,7 +44,7 @@ def topic_row(before: topic_pb2.Topic) -> topic_pb2.Topic:
 
 
 def shard_row(before: topic_pb2.Shard, stream: common_pb2.Stream, *, table: bool) -> topic_pb2.Shard:
-    """Return a shard whose stream was cut. `table`: its log begins anew, which its owner need not know."""
+    """Return a shard whose stream was cut. `table`: its log begins empty, which its owner need not know."""
     row = topic_pb2.Shard()
     row.CopyFrom(before)
     if row.ended_version:

@@ -31,7 +31,7 @@ class Orders:
         return cls(reader)
 
     async def next(self) -> dict[str, Any] | None:
-        """Return the next order; None: there is none any more."""
+        """Return the next order; None: no order follows."""
         line = await self._reader.readline()
         return json.loads(line) if line else None
 

@@ -1,4 +1,4 @@
-"""What the healing demo asks the placement drivers, and the pdctl commands whose output it shows."""
+"""The healing demo's calls of the placement drivers, and the pdctl commands whose output it shows."""
 
 from __future__ import annotations
 

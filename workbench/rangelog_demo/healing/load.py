@@ -31,7 +31,7 @@ def value_of(stream: str, number: int) -> bytes:
 
 @dataclass
 class StreamLoad:
-    """One stream, and what its writer was told."""
+    """One stream, and the results of its writer's appends."""
 
     name: str
     submitted: int = 0
@@ -72,7 +72,7 @@ class HealingLoad:
 
     @property
     def problems(self) -> list[str]:
-        """What no writer should have been told."""
+        """The results that no writer should have got."""
         return [f"{each.name}: {each.problem}" for each in self.streams if each.problem]
 
     def start(self, first: int) -> None:
@@ -85,7 +85,7 @@ class HealingLoad:
         await asyncio.gather(*self._tasks)
 
     def forget_gaps(self) -> None:
-        """Measure the longest time without an ack anew."""
+        """Reset the longest time without an ack."""
         for each in self.streams:
             each.longest_gap_s, each.acked_at_s = 0.0, time.monotonic()
 
@@ -106,7 +106,7 @@ class HealingLoad:
 
 @dataclass
 class ReadBack:
-    """What all streams hold, beside what was acked."""
+    """The records of all streams, beside those that were acked."""
 
     read: int = 0
     lost: int = 0

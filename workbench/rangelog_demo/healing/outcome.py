@@ -1,4 +1,4 @@
-"""What the healing demo came to: figures, the captured output of pdctl, and the last line."""
+"""The result of the healing demo: figures, the captured output of pdctl, and the last line."""
 
 from __future__ import annotations
 

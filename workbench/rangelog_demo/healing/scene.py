@@ -94,7 +94,7 @@ class HealingScene:
             bar.note = f"{found.done_count} ranges had all copies again {after}"
 
     async def wipe(self) -> None:
-        """(c) A server comes back with an empty disk: it is another member, and gets copies anew."""
+        """(c) A server comes back with an empty disk: it is another member, and gets its copies again."""
         with self.progress.step(f"the disk of {WIPED} is wiped") as bar:
             await asyncio.to_thread(self.cluster.kill, WIPED)
             shutil.rmtree(self.cluster.directory / WIPED)

@@ -1,6 +1,6 @@
 """Compares the records read back from a topic with the flights. Pure: records in, counts out.
 
-What holds in a topic, and is checked: every flight is there once, unaltered, at the place that its ack named; and of each
+What holds: a topic is right if every flight is there once, unaltered, at the place that its ack named, and if of each
 carrier the flights of one producer come in the order in which it sent them, over the topic's scales.
 """
 

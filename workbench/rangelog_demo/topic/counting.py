@@ -27,7 +27,7 @@ _PAUSE_S = 0.02
 
 
 class Counting(Protocol):
-    """What a group member does with the records of one delivery."""
+    """The work of a group member on the records of one delivery."""
 
     async def count(self, shard_id: int, first_offset: int, carriers: Sequence[bytes]) -> None:
         """Count consecutive records of a shard; they are counted durably when the call returns."""

@@ -1,4 +1,4 @@
-"""What the members of the group were given, and whether it came in order.
+"""The records that the members of the group got, and whether they came in order.
 
 A member notes each delivery before it processes it, with one unbuffered write: the note survives `kill -9`. Times are
 CLOCK_MONOTONIC, which all processes of one machine share, so the notes of all members have one order.

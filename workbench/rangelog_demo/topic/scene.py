@@ -46,7 +46,7 @@ def flights_per_s(total: int) -> float:
 
 
 def pace(total: int) -> str:
-    """What the report has about the pace."""
+    """Return the report's line about the pace."""
     return (
         f"{PRODUCERS} producers send {flights_per_s(total):,.0f} flights a second together, keyed by carrier, each with at "
         f"most {WINDOW_RECORDS:,} not yet acked. A pause is that of one shard, also where the others go on."

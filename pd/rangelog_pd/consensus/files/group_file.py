@@ -1,4 +1,4 @@
-"""The group as a member that is being added was told of it: kept until its log says more, so that it can start again.
+"""The group as a member that is being added has received it: kept until its log says more, so that it can start again.
 
 What holds: the file appears whole or not at all; a damaged one is Corruption.
 

@@ -66,8 +66,8 @@ class RaftJournal:
         self.flushes = 0
         self._entries: list[JournalEntry] = []
         self._positions: list[int] = []
-        self._end = _HEAD.size
-        self._durable_index = 0
+        self.size_bytes = _HEAD.size
+        self.durable_index = 0
         self._dirty = False
         self._failed = False
         if files.exists(path):
@@ -93,26 +93,16 @@ class RaftJournal:
 
     @property
     def first_index(self) -> int:
-        """Index of the first entry; 1 when there is none."""
+        """Index of the first entry; 1 in an empty journal."""
         return self._entries[0].log_index if self._entries else 1
 
     @property
     def last_index(self) -> int:
-        """Index of the last entry; 0 when there is none."""
+        """Index of the last entry; 0 in an empty journal."""
         return self._entries[-1].log_index if self._entries else 0
 
-    @property
-    def durable_index(self) -> int:
-        """Entries up to this index are flushed."""
-        return self._durable_index
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
-        return self._end
-
     def term_at(self, index: int) -> int | None:
-        """The term of the entry at `index`, or None where there is none."""
+        """The term of the entry at `index`, or None without an entry there."""
         if not self._entries or not self.first_index <= index <= self.last_index:
             return None
         return self._entries[index - self.first_index].term
@@ -127,15 +117,15 @@ class RaftJournal:
         if len(command) > ENTRY_BYTES_MAX:
             raise InternalError(f"an entry of {len(command)} bytes; the limit is {ENTRY_BYTES_MAX}")
         entry = JournalEntry(command, index, term)
-        record = _encode(entry, self._durable_index)
+        record = _encode(entry, self.durable_index)
         try:
-            write_fully(self._files, self._fd, record, self._end)
+            write_fully(self._files, self._fd, record, self.size_bytes)
         except OSError:
             self._failed = True
             raise
         self._entries.append(entry)
-        self._positions.append(self._end)
-        self._end += len(record)
+        self._positions.append(self.size_bytes)
+        self.size_bytes += len(record)
         self._dirty = True
 
     def sync(self) -> None:
@@ -150,7 +140,7 @@ class RaftJournal:
             raise
         self._dirty = False
         self.flushes += 1
-        self._durable_index = self.last_index
+        self.durable_index = self.last_index
 
     def truncate_from(self, index: int) -> None:
         """Cut the entries from `index` on, which lost an election. Durable on return.
@@ -170,8 +160,8 @@ class RaftJournal:
             raise
         del self._entries[keep:]
         del self._positions[keep:]
-        self._end = end
-        self._durable_index = min(self._durable_index, index - 1)
+        self.size_bytes = end
+        self.durable_index = min(self.durable_index, index - 1)
         self._dirty = True
         self.sync()
 
@@ -214,41 +204,41 @@ class RaftJournal:
         self._fd = fd
         self._entries = entries
         self._positions = []
-        self._end = _HEAD.size
+        self.size_bytes = _HEAD.size
         for record in records:
-            self._positions.append(self._end)
-            self._end += len(record)
-        self._durable_index = self.last_index
+            self._positions.append(self.size_bytes)
+            self.size_bytes += len(record)
+        self.durable_index = self.last_index
         self._dirty = False
 
     def _recover(self, must_hold: int) -> None:
         data = read_all(self._files, self._fd)
         _check_head(self.path, data[: _HEAD.size])
         durable = must_hold
-        while (found := _decode(data, self._end)) is not None:
+        while (found := _decode(data, self.size_bytes)) is not None:
             entry, record_durable = found
             if self._entries and (entry.log_index != self.last_index + 1 or entry.term < self._entries[-1].term):
                 break
             self._entries.append(entry)
-            self._positions.append(self._end)
-            self._end += _RECORD.size + len(entry.command)
+            self._positions.append(self.size_bytes)
+            self.size_bytes += _RECORD.size + len(entry.command)
             durable = max(durable, record_durable)
-        if self._end < len(data):
-            durable = max(durable, _durable_claim(data, self._end + 1))
+        if self.size_bytes < len(data):
+            durable = max(durable, _durable_claim(data, self.size_bytes + 1))
         if self.last_index < durable:
             raise Corruption(
                 f"{self.path}: damaged after entry {self.last_index}; entries up to {durable} were flushed"
             )
-        if self._end < len(data):
-            self._files.truncate(self._fd, self._end)
+        if self.size_bytes < len(data):
+            self._files.truncate(self._fd, self.size_bytes)
         # The page cache may hold bytes that the disk lacks, and after a failed flush it counts as clean: entries that no
         # later record marks as durable are written again and flushed before they count.
         vouched = sum(entry.log_index <= durable for entry in self._entries)
         if vouched < len(self._entries):
             start = self._positions[vouched]
-            write_fully(self._files, self._fd, memoryview(data)[start : self._end], start)
+            write_fully(self._files, self._fd, memoryview(data)[start : self.size_bytes], start)
         self._files.fsync(self._fd)
-        self._durable_index = self.last_index
+        self.durable_index = self.last_index
 
 
 def _head() -> bytes:

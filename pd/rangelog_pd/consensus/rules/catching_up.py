@@ -26,5 +26,5 @@ class Rounds:
         return False
 
     def clear(self) -> None:
-        """Begin anew, in a new term or with other members."""
+        """Clear all rounds, in a new term or with other members."""
         self._rounds.clear()

@@ -21,7 +21,7 @@ class LogView(Protocol):
         """Index of the last entry."""
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of an entry, None where there is none."""
+        """Return the term of an entry, or None without that entry."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ What holds:
 - each step leaves a majority of its voters within reach, who hold what the leader began with, as far as it sees;
 - a leader that is no voter any more does not count itself, and leaves once the change is committed;
 - who is no voter does not stand for election, but one whose removal it does not know to be committed: it may be the only one
-  that has the entry, and then nobody else can win (Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2); what others
-  than voters ask is passed over while a leader is heard; a removed member is told, and stops;
+  that has the entry, and then no other member can win (Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2); what others
+  than voters ask is passed over while a leader is heard; a removed member gets a message about it, and stops;
 - a voter that was alone while all others were replaced comes back: it hears a leader that is a stranger to it, however many
   others there are, and a leader of an earlier term hears of its own.
 """
@@ -82,7 +82,8 @@ class MemberChanges:
         """Set up what this part keeps, before the library is."""
         self._known_nodes: dict[str, Any] = {}
         self._nodes: dict[str, Any] = {}
-        self._configuration: Configuration = self._log.membership.current
+        self.configuration: Configuration = self._log.membership.current
+        """The members, as they count now."""
         self._rounds = Rounds()
         self._transfer: Transfer | None = None
         self._heard_leader_s = _NEVER_S
@@ -97,7 +98,7 @@ class MemberChanges:
     @property
     def votes(self) -> bool:
         """Whether this member is a voter of the configuration."""
-        return self._name in self._configuration.voters
+        return self._name in self.configuration.voters
 
     @property
     def _is_being_removed(self) -> bool:
@@ -109,7 +110,7 @@ class MemberChanges:
 
     @property
     def _votes_alone(self) -> bool:
-        return self._configuration.voters == {self._name}
+        return self.configuration.voters == {self._name}
 
     def _node(self, name: str) -> Any:
         return self._known_nodes.setdefault(name, Node(name))
@@ -123,11 +124,11 @@ class MemberChanges:
 
     def _follow_configuration(self) -> None:
         """Take over the configuration that counts now, if it is another one."""
-        if self._log.membership.current != self._configuration:
+        if self._log.membership.current != self.configuration:
             self._adopt(self._log.membership.current)
 
     def _adopt(self, configuration: Configuration) -> None:
-        self._configuration = configuration
+        self.configuration = configuration
         voting, learning = self._library_nodes(configuration)
         self._SyncObj__otherNodes, self._SyncObj__readonlyNodes = voting, learning
         self._nodes = {name: self._node(name) for name in sorted(configuration.by_name) if name != self._name}
@@ -184,7 +185,7 @@ class MemberChanges:
             self._append_configuration(wanted, callback)
 
     def _first_step(self, change: MemberChange) -> Configuration | None:
-        wanted = changed(self._configuration, change)
+        wanted = changed(self.configuration, change)
         if wanted is None:
             return None
         if not self._is_settled() or self._transfer is not None:
@@ -204,7 +205,7 @@ class MemberChanges:
         caught_up = [
             name
             for name, node in self._nodes.items()
-            if name not in self._configuration.voters
+            if name not in self.configuration.voters
             and name in self.peers.connected
             and self.levels.get(name, 0) >= FEATURE_LEVEL_MEMBER_CHANGES
             and self._SyncObj__raftMatchIndex.get(node, 0) > 0
@@ -216,7 +217,7 @@ class MemberChanges:
                 limit_s=self._timings.election_min_s,
             )
         ]
-        step = next_step(self._configuration, caught_up)
+        step = next_step(self.configuration, caught_up)
         if step is not None and self._has_majority(step):
             self._append_configuration(step, lambda _result, _reason: None)
 
@@ -261,13 +262,13 @@ class MemberChanges:
         self._transfer = Transfer(target, self.raftCurrentTerm, deadline_s, callback)
 
     def _most_advanced(self) -> str | None:
-        able = [name for name in self._within_reach(self._configuration) if name != self._name]
+        able = [name for name in self._within_reach(self.configuration) if name != self._name]
         return max(able, key=lambda name: self._SyncObj__raftMatchIndex.get(self._node(name), 0), default=None)
 
     def _check_target(self, target: str | None) -> None:
         if self._transfer is not None:
             raise Unavailable(f"leadership is being handed to {self._transfer.target} already; try again")
-        if target is None or target not in self._configuration.voters:
+        if target is None or target not in self.configuration.voters:
             raise PreconditionFailed(f"{target or 'no other member'} is no voting member that could lead")
         if not self._answers(target):
             raise PreconditionFailed(f"{target} does not answer {self._name}, so it cannot take over")

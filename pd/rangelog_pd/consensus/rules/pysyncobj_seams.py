@@ -4,7 +4,7 @@ pysyncobj 0.3.17 elects, counts and applies well, but its journal, snapshots and
 checksum, pickles from any peer). rangelog replaces them. Some of these interfaces are private names, so the version is
 pinned to those whose source was read and which pass the crash tests.
 
-What holds after `prepare`: pysyncobj's pickle functions raise for every caller; no code in this process can reach
+What holds: after `prepare`, pysyncobj's pickle functions raise for every caller; no code in this process can reach
 `pickle.loads` through the library.
 """
 

@@ -1,6 +1,6 @@
-"""pysyncobj's Raft with the rules it lacks. What is sent to followers is in replication.py, members in member_changes.py.
+"""pysyncobj's Raft with the rules it lacks. Messages to followers are in replication.py, members in member_changes.py.
 
-What holds here and not in the unchanged library:
+What holds: here, and not in the unchanged library:
 - a follower truncates only conflicting entries; entries that it has already are neither cut nor written again, so no
   acknowledged entry is ever missing, not even for a moment;
 - the commit index covers only entries that the leader is known to share (the library moves it over unverified entries
@@ -28,7 +28,6 @@ from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ignore]
 
 from rangelog_core.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.network.messages import (
     KIND_COMMAND,
     KIND_CONFIGURATION,
@@ -101,7 +100,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         self.on_members: Callable[[dict[str, str]], None] = lambda _addresses: None
         """Called with the Raft addresses of all members when others count."""
         self._begin_with_members()
-        self._checks = LeaderChecks(name, self._configuration.voters)
+        self._checks = LeaderChecks(name, self.configuration.voters)
         self._given_timings, silent_s = timings, timings.connection_silent_s
         self._timings = timings = self._fitting_timings()
         self._ticked_at_s = monotonic()
@@ -127,7 +126,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         self.addOnTickCallback(self._before_poll)
         raft_log.on_configuration = self._follow_configuration
         snapshots.configuration_at = raft_log.configuration_for_snapshot
-        self._adopt(self._configuration)
+        self._adopt(self.configuration)
 
     def _fitting_timings(self) -> Timings:
         alone = self._log.membership.current.by_name.keys() <= {self._name}
@@ -139,11 +138,6 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         self.conf.raftMinTimeout = self._timings.election_min_s
         self.conf.raftMaxTimeout = self._timings.election_max_s
         self.conf.leaderFallbackTimeout = self._timings.leader_fallback_s
-
-    @property
-    def configuration(self) -> Configuration:
-        """The members, as they count now."""
-        return self._configuration
 
     @property
     def configuration_index(self) -> int:
@@ -241,10 +235,10 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         journal = self._log.journal
         if journal.term_at(self.raftCommitIndex) != self.raftCurrentTerm:
             return False
-        reached = {self._name, *self.peers.connected} & self._configuration.voters
+        reached = {self._name, *self.peers.connected} & self.configuration.voters
         able = sum(self.levels.get(name, 0) >= FEATURE_LEVEL_LEADER_CHECKS for name in reached)
         knows = self.feature_level >= FEATURE_LEVEL_LEADER_CHECKS
-        return knows and 2 * able > len(self._configuration.voters)
+        return knows and 2 * able > len(self.configuration.voters)
 
     def _check_leadership(self) -> None:
         """Start the next round if it is due, and release the reads that are allowed."""
@@ -311,7 +305,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
             # A killed leader's connection breaks at once: do not wait for the whole timeout. All others notice it at the
             # same time: stand for election one after the other, so that the votes are not split.
             self.snapshots.forget_received()
-            rank = sorted({self._name, *self._configuration.voters} - {peer}).index(self._name)
+            rank = sorted({self._name, *self.configuration.voters} - {peer}).index(self._name)
             self._move_deadline(min, (0.2 + 0.3 * rank + random.uniform(0.0, 0.1)) * self._timings.election_min_s)
 
     def _receive(self, peer: str, message: Message) -> None:
@@ -326,7 +320,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
             case VoteRequest():
                 self._receive_vote_request(peer, node, message)
             case Vote():
-                if peer in self._configuration.voters:
+                if peer in self.configuration.voters:
                     self._deliver(node, {"type": "response_vote", "term": message.term})
             case TakeOver():
                 if self.votes:
@@ -359,7 +353,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         else:
             known |= {"prevLogIdx": settled.previous_index, "prevLogTerm": settled.previous_term}
             self._deliver(node, known | {"commit_index": message.commit_index, "entries": list(settled.entries)})
-        is_member = self._name in self._configuration.by_name
+        is_member = self._name in self.configuration.by_name
         if not self._log.voter and is_member and 1 < message.commit_index <= self.raftCommitIndex:
             self._log.become_voter()
 
@@ -412,7 +406,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
         if not self._log.voter and message.commit_index > 1:
             log.warning("raft: no vote for %s: this member's disk is new and does not hold what was committed", peer)
             return
-        if peer not in self._configuration.voters and self._hears_a_leader():
+        if peer not in self.configuration.voters and self._hears_a_leader():
             self._tell_removed(peer)
             return
         self._deliver(

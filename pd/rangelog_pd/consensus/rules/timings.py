@@ -1,6 +1,6 @@
 """The times of a member's Raft, and which of them a setting changes.
 
-What holds for members whose disks are whole, whatever values they have, also where they have different ones:
+What holds: for members whose disks are whole, whatever values they have, also where they have different ones:
 
 - no time decides what is committed or what a read returns: a vote, an entry and a read need a majority each, and a read without
   an entry is answered after a round of leader checks that began after it (leader_checks.py), never by a lease. So a member with
@@ -9,7 +9,7 @@ What holds for members whose disks are whole, whatever values they have, also wh
 A member whose disk is new has forgotten its votes, and is safe because it hears the leader before it stands for election, which
 is a matter of time. So a setting only lengthens the time-outs, from the default on, and members had better have the same.
 
-What holds besides:
+Besides:
 
 - the heartbeat is the same on all members and at most a fifth of every election time-out (HEARTBEAT_S, ELECTION_MS_MIN): a
   leader is heard in time by members with other values than its own;

@@ -1,6 +1,6 @@
 """A leader's transfer of its leadership to a member that was chosen. Pure: times and positions in, the next act out.
 
-What holds: while a transfer is under way the leader proposes nothing, so the target comes to hold all entries; only then is it
+What holds: while a transfer is under way the leader proposes nothing, so that the target gets all entries; only then is it
 asked to stand for election, without waiting. After the time limit the leader goes on as if nothing had been asked.
 """
 
@@ -17,7 +17,7 @@ BEHIND_ENTRIES_MAX = 1000
 
 
 class Act(Enum):
-    """What the leader does next."""
+    """The next step of the leader."""
 
     WAIT = 0
     ASK = 1

@@ -27,7 +27,7 @@ class Leaver:
         self._ends: dict[tuple[int, int], asyncio.TimerHandle] = {}
 
     async def leave_range(self, directive: pb.Directive) -> None:
-        """Leave the range. Where the server has no replica of it, only its writer is told, if it is connected."""
+        """Leave the range. Where the server has no replica of it, only its writer gets the request, if it is connected."""
         key = (directive.stream_id, directive.range_index)
         if directive.leave_range.only_asks:
             self._ask(key)

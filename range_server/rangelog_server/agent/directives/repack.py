@@ -52,7 +52,7 @@ class ObjectPacker:
         objects = await self._described(action.object_ids)
         ranges = await self._ranges(stream_id, objects[0].start_offset, objects[-1].end_offset)
         told = ",".join(f"{each.index}/{each.epoch}/{each.start_offset}" for each in ranges)
-        with self._tier.doubted_if_it_fails(), errors_of_building():
+        with self._tier.rechecked_if_it_fails(), errors_of_building():
             packer = await self._packer(self._spoiled.pop(directive.task_id, 0))
             try:
                 made = await packer.repack(Repack(stream_id, action.stream_name, objects, told))

@@ -232,7 +232,7 @@ class _Fetch:
         self._end_turn()
 
     def _next(self, hosted: HostedReplica) -> tuple[int, int]:
-        """Return the next batches; none when there are none, or no credit for them."""
+        """Return the next batches; nothing at the end, or without credit for them."""
         end = hosted.core.readable_end(self._message.known_end_offset, self._message.recovery_epoch)
         bytes_max = min(self._message.bytes_max, FETCH_BYTES_MAX)
         if self._follows:

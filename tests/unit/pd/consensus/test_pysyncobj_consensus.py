@@ -63,7 +63,7 @@ class Tape:
 
 def addresses_of(consensus: PySyncObjConsensus) -> dict[str, str]:
     """The members that it was started with."""
-    return {member.name: member.raft_address for member in consensus._initial.members}
+    return {member.name: member.raft_address for member in consensus.initial.members}
 
 
 def single(directory: Path, tape: Tape, *, snapshot_entries: int = 5000) -> PySyncObjConsensus:

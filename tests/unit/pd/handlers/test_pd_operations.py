@@ -91,7 +91,7 @@ async def test_a_drain_that_could_not_end_is_refused(four: Any) -> None:
     await set_mode(four, "rs4", CORDONED)
     with pytest.raises(PreconditionFailed, match="2 servers would remain"):
         await set_mode(four, "rs1", DRAINING)
-    assert not four.machine.state.draining
+    assert not four.machine.state.modes.draining
     await set_mode(four, "rs4", ACTIVE)
     four.silence(6_000)
     for name in ("rs1", "rs2", "rs3"):

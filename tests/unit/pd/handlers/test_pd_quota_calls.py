@@ -32,15 +32,15 @@ async def test_not_before_all_members_know_them(accepting: Any) -> None:
     with pytest.raises(Unavailable, match="upgrade all placement drivers"):
         await put(accepting, "client:a", calls_per_s=5)
     with pytest.raises(Unavailable):
-        await quotas.remove_quota(accepting.driver, pb.RemoveQuotaRequest(principal="client:a"))
+        await quotas.remove_quota(accepting.driver, pb.RemoveQuotaRequest(request_id="r", principal="client:a"))
     accepting.machine.state.cluster_version = LEVEL_QUOTAS
     await put(accepting, "client:b", calls_per_s=5)
     await put(accepting, "client:a", calls_per_s=5)
     listed = await quotas.list_quotas(accepting.driver, pb.ListQuotasRequest())
     assert [each.principal for each in listed.quotas] == ["client:a", "client:b"]
-    assert listed.version == accepting.driver.quotas_version() == 2
+    assert listed.version == accepting.driver.machine.state.quotas.version == 2
     await quotas.remove_quota(accepting.driver, pb.RemoveQuotaRequest(request_id="r", principal="client:a"))
-    assert accepting.driver.quotas_version() == 3
+    assert accepting.driver.machine.state.quotas.version == 3
 
 
 async def test_a_placement_driver_holds_calls_by_its_own_state(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:

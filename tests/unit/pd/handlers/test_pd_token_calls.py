@@ -45,7 +45,7 @@ async def test_what_is_signed_counts_at_once_and_until_it_is_revoked(accepting: 
     assert (await create(accepting)).text == made.text
     second = await create(accepting, "u")
     told = await tokens.get_token_trust(accepting.driver, pb.GetTokenTrustRequest())
-    assert told.version == 1 == accepting.driver.tokens_version() and len(told.keys) == 1
+    assert told.version == 1 == accepting.driver.machine.state.tokens.version and len(told.keys) == 1
     await tokens.revoke_token(accepting.driver, pb.RevokeTokenRequest(request_id="r", name="t"))
     with pytest.raises(Unauthorized, match="was revoked"):
         verifier.verify(made.text)

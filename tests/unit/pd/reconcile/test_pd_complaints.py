@@ -244,7 +244,7 @@ def test_an_avoided_server_is_suspect_and_the_last_choice(pd: Any, whole: int) -
         "rs2": common_pb2.SERVER_HEALTH_SUSPECT,
         "rs3": common_pb2.SERVER_HEALTH_ALIVE,
     }
-    assert [each.server for each in pd.view.candidates(pd.state, pd.now_ms) if each.avoided] == ["rs2"]
+    assert [each.server for each in pd.view.fleet.candidates(pd.state, pd.now_ms) if each.avoided] == ["rs2"]
     pd.view.complain(pd.state, ["nobody"], "stream 1", pd.now_ms)
     assert "nobody" not in pd.view.complaints._entries, "bounded by the registered servers"
 

@@ -44,7 +44,7 @@ def silence(pd: Any, name: str, ms: float) -> None:
 def test_a_barred_server_gets_no_new_range(pd: Any, mode: str) -> None:
     """It is left out wherever replicas are placed, also when too few others are there."""
     set_mode(pd, "rs2", mode)
-    candidates = pd.view.candidates(pd.state, pd.now_ms)
+    candidates = pd.view.fleet.candidates(pd.state, pd.now_ms)
     for chosen in (
         place(candidates, replicas=4, acks=2),
         Placer(candidates).place(replicas=4, acks=2),
@@ -55,7 +55,7 @@ def test_a_barred_server_gets_no_new_range(pd: Any, mode: str) -> None:
         with pytest.raises(NoPlacement):
             attempt(*([candidates] if attempt is place else []), replicas=4, acks=4)
     set_mode(pd, "rs2", "ACTIVE")
-    assert len(place(pd.view.candidates(pd.state, pd.now_ms), replicas=4, acks=4)) == 4
+    assert len(place(pd.view.fleet.candidates(pd.state, pd.now_ms), replicas=4, acks=4)) == 4
 
 
 def test_an_avoided_server_is_the_last_choice_and_counts_as_alive() -> None:

@@ -80,7 +80,7 @@ class Drains(RuleBasedStateMachine):
             except PreconditionFailed:
                 return
         self.called_off = self.called_off or (
-            name in self.pd.state.draining and mode != common_pb2.SERVER_MODE_DRAINING
+            name in self.pd.state.modes.draining and mode != common_pb2.SERVER_MODE_DRAINING
         )
         request = operations_pb2.SetServerModeRequest(server=name, mode=mode)
         self.pd.do(operations_pb2.SetServerModeResponse, set_server_mode=request)
@@ -113,7 +113,7 @@ class Drains(RuleBasedStateMachine):
                 self.beat(name)
         self.no_copy_is_given_up()
         if len(active) >= REPLICAS:
-            for name in self.pd.state.draining:
+            for name in self.pd.state.modes.draining:
                 assert not self.disks[name], (name, self.disks)
                 assert progress(self.pd.state, self.pd.view, self.pd.state.servers[name]).is_over
 

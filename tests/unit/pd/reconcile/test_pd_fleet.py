@@ -57,7 +57,7 @@ class FleetFollows(RuleBasedStateMachine):
         if all(name in self.pd.state.servers for name in names):
             self.pd.open_writer()
             stream = self.pd.state.streams[self.stream_id]
-            last = self.pd.state.last_range(self.stream_id)
+            last = self.pd.state.ranges.of(self.stream_id).last()
             if last is None:
                 self.pd.create_range(self.stream_id, stream.epoch, 0, *names)
             else:

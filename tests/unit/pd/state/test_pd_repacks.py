@@ -93,7 +93,7 @@ def test_a_repacked_object_is_repacked(repacks: Repacks) -> None:
     assert repacks.live() == [(3, 0, 40), (4, 40, 50)]
     repacks.repack(0, 50)
     assert repacks.live() == [(4, 0, 50)]
-    ranges = repacks.pd.state.ranges_of(repacks.stream_id)
+    ranges = repacks.pd.state.ranges.of(repacks.stream_id)
     assert [ranges[index].packed_in for index in range(4)] == [4] * 4
     assert not ranges[4].HasField("packed_in")
 

@@ -62,7 +62,7 @@ def test_a_repacked_object_is_given_up_for_all_its_ranges(tiered: Repacks) -> No
     """Each of them is uploaded for itself again."""
     made = tiered.repack(10, 40)
     reupload(tiered.pd, made.object_id)
-    ranges = tiered.pd.state.ranges_of(tiered.stream_id)
+    ranges = tiered.pd.state.ranges.of(tiered.stream_id)
     assert [ranges[index].tiered_end_offset for index in range(5)] == [10, 10, 20, 30, 50]
     assert not any(ranges[index].HasField("packed_in") for index in range(5))
     tiered.pd.reload()

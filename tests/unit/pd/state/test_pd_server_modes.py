@@ -36,11 +36,11 @@ def test_the_indexes_follow_the_modes(pd: Any) -> None:
     assert set_mode(pd, "rs1", "CORDONED").mode == common_pb2.SERVER_MODE_CORDONED
     set_mode(pd, "rs2", "DRAINING")
     for _ in range(2):
-        assert (list(pd.state.cordoned), list(pd.state.draining)) == (["rs1"], ["rs2"])
+        assert (list(pd.state.modes.cordoned), list(pd.state.modes.draining)) == (["rs1"], ["rs2"])
         pd.reload()
     set_mode(pd, "rs1", "DRAINING")
     set_mode(pd, "rs2", "ACTIVE")
-    assert (list(pd.state.cordoned), list(pd.state.draining)) == ([], ["rs1"])
+    assert (list(pd.state.modes.cordoned), list(pd.state.modes.draining)) == ([], ["rs1"])
 
 
 def test_a_mode_survives_starts_and_a_wiped_disk(pd: Any) -> None:
@@ -49,7 +49,7 @@ def test_a_mode_survives_starts_and_a_wiped_disk(pd: Any) -> None:
     set_mode(pd, "rs2", "CORDONED")
     pd.register("rs1", boot=2)
     pd.register("rs2", incarnation=77)
-    assert (list(pd.state.cordoned), list(pd.state.draining)) == (["rs2"], ["rs1"])
+    assert (list(pd.state.modes.cordoned), list(pd.state.modes.draining)) == (["rs2"], ["rs1"])
 
 
 def test_wrong_requests_change_nothing(pd: Any) -> None:
@@ -62,7 +62,7 @@ def test_wrong_requests_change_nothing(pd: Any) -> None:
     ):
         with pytest.raises(error):
             set_mode(pd, name, mode)
-    assert not pd.state.cordoned and not pd.state.draining
+    assert not pd.state.modes.cordoned and not pd.state.modes.draining
 
 
 def test_a_living_server_is_drained_before_it_is_removed(pd: Any, whole: int) -> None:
@@ -74,7 +74,7 @@ def test_a_living_server_is_drained_before_it_is_removed(pd: Any, whole: int) ->
     pd.replace(whole, 0, "rs1", "rs4")
     assert remove(pd, "rs1") and "rs1" not in pd.state.servers
     pd.reload()
-    assert list(pd.state.removed) == ["rs1"] and not pd.state.draining
+    assert list(pd.state.removed) == ["rs1"] and not pd.state.modes.draining
 
 
 def test_a_member_of_an_open_range_is_not_removed(pd: Any, stream: int) -> None:
@@ -128,7 +128,7 @@ def test_a_removed_incarnation_never_comes_back(pd: Any) -> None:
     with pytest.raises(PreconditionFailed, match="removed"):
         pd.register("rs1", incarnation=gone, boot=9)
     pd.register("rs1", incarnation=77)
-    assert not pd.state.removed and not pd.state.draining
+    assert not pd.state.removed and not pd.state.modes.draining
     with pytest.raises(PreconditionFailed, match="removed"):
         pd.register("rs1", incarnation=gone, boot=9)
 

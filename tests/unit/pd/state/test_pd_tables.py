@@ -120,13 +120,13 @@ def test_what_is_due_comes_again_until_it_is_done() -> None:
     """A command that was lost is proposed again; a time that changed counts with its new value only."""
     times = {1: 10, 2: 20}
     queue: DueQueue[int] = DueQueue(times)
-    queue.put(1, 10)
+    queue.put(1, times)
     assert list(queue.take(9, times)) == []
     assert list(queue.take(10, times)) == [1], "once, however often it was put"
     assert list(queue.take(10 + RETRY_MS - 1, times)) == [2]
     assert list(queue.take(10 + RETRY_MS, times)) == [1]
     times[2] = 90_000
-    queue.put(2, 90_000)
+    queue.put(2, times)
     del times[1]
     assert list(queue.take(80_000, times)) == []
     assert list(queue.take(90_000, times)) == [2]
@@ -142,7 +142,7 @@ def test_a_heartbeat_looks_at_a_bounded_number_of_ranges_and_at_each_in_turn() -
     for _ in range(1_000 // FRESH_MAX + 1):
         for key in attention.take():
             looked_at.append(key)
-            attention.settle(key, told=key[1] == 0, done=key[1] % 2 == 1)
+            attention.settle(key, issued=key[1] == 0, done=key[1] % 2 == 1)
     assert {key[1] for key in looked_at} == set(range(1_000))
     waiting = len(attention.waiting)
     assert waiting == 499
@@ -152,7 +152,7 @@ def test_a_heartbeat_looks_at_a_bounded_number_of_ranges_and_at_each_in_turn() -
         assert len(taken) <= WAITING_MAX + 1 and taken[0] == (1, 0)
         for key in taken:
             seen[key] = None
-            attention.settle(key, told=key[1] == 0, done=False)
+            attention.settle(key, issued=key[1] == 0, done=False)
     assert len(seen) == 500
     attention.attend((1, 2))
     assert list(attention.take())[:2] == [(1, 0), (1, 2)], "a change is looked at before those that wait"

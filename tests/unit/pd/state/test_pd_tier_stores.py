@@ -37,7 +37,7 @@ def store_of(pd: Any, found: common_pb2.Object) -> str:
 
 def next_range(tiered: Repacks) -> common_pb2.Object:
     """Seal the open range and begin its upload."""
-    pd, of = tiered.pd, tiered.pd.state.last_range(tiered.stream_id)
+    pd, of = tiered.pd, tiered.pd.state.ranges.of(tiered.stream_id).last()
     pd.seal(tiered.stream_id, of.index, 1, of.start_offset + 10, "rs1", "rs2", "rs3")
     prepared: common_pb2.Object = pd.prepare(tiered.stream_id, of.index, of.start_offset, of.start_offset + 10, "rs1")
     return prepared

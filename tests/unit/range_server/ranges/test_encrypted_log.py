@@ -311,11 +311,11 @@ def test_a_log_does_not_seem_to_be_an_older_one_after_a_switch() -> None:
     for turn in range(12):
         keys = encrypted_keys(SALT, provider) if turn % 3 else clear_reader(provider)
         store = open_store(disk, keys)
-        told.append(store.wal.told_end)
+        told.append(store.wal.reported_end)
         assert told[-1] >= told[-2], "a start without a write"
         if turn % 4 == 3:
             append(store, (1, 0), b"x" * 200)
-            told.append(store.wal.told_end)
+            told.append(store.wal.reported_end)
             assert told[-1] > told[-2]
         disk.settle()
 
@@ -329,8 +329,8 @@ def test_an_older_copy_of_a_disk_tells_that_it_is_one() -> None:
         disk.settle()
         copy = disk.copy()
         append(store, (1, 0), b"y" * 200)
-        known = store.wal.told_end
-        assert open_store(copy, encrypted_keys(SALT, provider)).wal.told_end < known
+        known = store.wal.reported_end
+        assert open_store(copy, encrypted_keys(SALT, provider)).wal.reported_end < known
 
 
 def test_a_segment_of_an_earlier_start_is_never_written_to() -> None:

@@ -73,7 +73,7 @@ def test_with_manifests_of_the_end_exactly_the_tiered_part_of_each_stream_comes_
         if lost.live(stream_id):
             assert row.trim_offset == truth.trim_offset
             assert tiered_end(lost, stream_id) <= row.next_offset <= tiered_end(lost, stream_id, uploads=True)
-        for of in pd.state.ranges_of(stream_id).values():
+        for of in pd.state.ranges.of(stream_id).values():
             assert of.hot_dropped and of.tiered_end_offset == of.end_offset
     for stream_id in set(pd.state.streams) - set(lost.pd.state.streams):
         name = lost.deleted[stream_id]
