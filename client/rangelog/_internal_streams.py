@@ -43,10 +43,10 @@ class InternalStreams:
         stores: ColdStores,
         lag_limits: LagLimits,
     ) -> None:
-        self._metadata = metadata
-        self._connections = connections
-        self._calls = calls
-        self._dials = dials
+        self.metadata = metadata
+        self.connections = connections
+        self.calls = calls
+        self.dials = dials
         self._watches = watches
         self._stores = stores
         self.lag_limits = lag_limits
@@ -71,15 +71,11 @@ class InternalStreams:
     ) -> Writer:
         """As Client.writer."""
         writer = self.writer_class(
-            self._metadata,
-            self._connections,
-            self._calls,
-            self._dials,
+            self,
             stream,
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
-            lag_limits=self.lag_limits,
         )
         self.writers[writer] = None
         if len(self.writers) == MANY_WRITERS:
@@ -101,11 +97,11 @@ class InternalStreams:
         `tell_later`: return as soon as the end is committed; the range's replicas are told meanwhile, at best.
         """
         taken = await take_over(
-            self._metadata, self._calls, self._connections, stream, timeout_s=timeout_s, expected=expected
+            self.metadata, self.calls, self.connections, stream, timeout_s=timeout_s, expected=expected
         )
         if taken.left is not None:
             row = taken.stream
-            leaving = leave_range(self._connections, row.stream_id, row.epoch, taken.left, taken.addresses)
+            leaving = leave_range(self.connections, row.stream_id, row.epoch, taken.left, taken.addresses)
             if tell_later:
                 task = asyncio.create_task(leaving)
                 self._leaving.add(task)
@@ -126,7 +122,7 @@ class InternalStreams:
 
     def batch_headers(self, stream: str, stream_id: int, start: int, end: int) -> AsyncIterator[Sequence[HeaderFields]]:
         """Yield the headers of the batches that start in [start, end), an acked part of a stream."""
-        cold = ColdHeaders(self._metadata, self._stores)
+        cold = ColdHeaders(self.metadata, self._stores)
         return self._span(HeaderReader, stream, stream_id, start, end, cold).chunks()
 
     async def find(self, stream: str, stream_id: int, start: Start) -> int:
@@ -143,9 +139,9 @@ class InternalStreams:
         cold: ColdReader | None = None,
     ) -> _Reader:
         return kind(
-            self._metadata,
-            self._connections,
-            cold or ColdReader(self._metadata, self._stores),
+            self.metadata,
+            self.connections,
+            cold or ColdReader(self.metadata, self._stores),
             self._watches,
             stream,
             stream_id=stream_id,
@@ -163,5 +159,5 @@ class InternalStreams:
 
     async def proved_end(self, stream: str, stream_id: int = 0) -> ProvedEnd:
         """Return where the acked records of a stream end, and whether that is exact. Raises StreamNotFound, Unavailable."""
-        view = StreamView(self._metadata, stream, stream_id=stream_id, connections=self._connections)
-        return await confirmed_end(view, self._connections)
+        view = StreamView(self.metadata, stream, stream_id=stream_id, connections=self.connections)
+        return await confirmed_end(view, self.connections)

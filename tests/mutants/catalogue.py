@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "progress.unreachable = progress.slow = False", "progress.unreachable = False",
          "client/protocol/test_appender_lag.py"),
     rare("lag-limits-not-passed", "the limits of a slow replica are read, and writers go by the defaults",
-         "rangelog._append.runner", ", lag_limits=lag_limits)", ")", "client/test_connect.py"),
+         "rangelog._append.runner", ", lag_limits=host.lag_limits)", ")", "client/test_connect.py"),
     rare("lag-limits-of-brokers", "a broker reads its limits of a slow replica, and goes by the defaults",
          "rangelog_broker.runtime", "            lag_limits=settings.lag_limits,\n", "", "broker/test_broker_runtime.py"),
     # ---- the placement driver

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.writer import Writer
 from rangelog.protocol.appender import OpenRange
+from rangelog.protocol.lag_limits import LAG_LIMITS
 from rangelog_core.batch import CODEC_NONE
 from rangelog_core.frame import FrameDecoder
 from rangelog_core.ids import ReplicaId
@@ -77,18 +79,19 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     """A writer whose range is open on three servers; no placement driver stands behind it."""
     shared = cast(DataConnections, connections)
     dials = SharedDials(shared, cast(Any, None))
-    writer = Writer(cast(Any, None), shared, cast(Any, None), dials, "s", append_timeout_s=5, open_timeout_s=5)
+    host = cast(Any, SimpleNamespace(metadata=None, connections=shared, calls=None, dials=dials, lag_limits=LAG_LIMITS))
+    writer = Writer(host, "s", append_timeout_s=5, open_timeout_s=5)
     replicas = [common_pb2.Replica(server=name, incarnation=1, data_address="h:1") for name in SERVERS]
     created = common_pb2.Range(stream_id=1, index=0, epoch=1, acks=2, replicas=replicas)
     config = common_pb2.StreamConfig(range_size_bytes_max=1 << 40)
     stream = common_pb2.Stream(stream_id=1, name="s", epoch=1, config=config)
-    writer._loop, writer._stream, writer._codec = asyncio.get_running_loop(), stream, CODEC_NONE
+    writer._stream, writer._codec = stream, CODEC_NONE
     writer._runner = AppenderRunner(
-        cast(Any, None), shared, cast(Any, None), dials, stream, created,
+        host, stream, created,
         confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,
         no_room=lambda error: writer.on_no_room(error),
     )  # fmt: skip
-    writer._accepting = True
+    writer._pending.open()
     writer._runner.start()
     assert isinstance(writer._runner.core.opened, OpenRange)
     while not all(connection.listener for connection in connections.of.values()):

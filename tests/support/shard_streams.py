@@ -25,13 +25,7 @@ TIMEOUT_S = 30.0
 def shard_writer(client: Client, topic_id: int, shard_id: int) -> Writer:
     """A writer of the shard's stream, which `Client.writer` refuses by its name."""
     return client._internal.writer_class(
-        client.metadata,
-        client.connections,
-        client._placement_calls,
-        client._dials,
-        shard_stream_name(topic_id, shard_id),
-        append_timeout_s=TIMEOUT_S,
-        open_timeout_s=TIMEOUT_S,
+        client.internal, shard_stream_name(topic_id, shard_id), append_timeout_s=TIMEOUT_S, open_timeout_s=TIMEOUT_S
     )
 
 

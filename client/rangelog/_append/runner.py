@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from rangelog._append.batch_spans import BatchSpans
 from rangelog._append.placement_calls import PlacementCalls
@@ -35,7 +35,7 @@ from rangelog.protocol.appender import (
     SendConfirm,
     Stopped,
 )
-from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
+from rangelog.protocol.lag_limits import LagLimits
 from rangelog_core import tracing
 from rangelog_core.errors import (
     AppendTimeout,
@@ -62,19 +62,25 @@ _CONFIRM_DELAY_LATENCIES = 4.0
 _WHY_TIMEOUT_S = 1.0
 
 
+class WriterHost(Protocol):
+    """The client of a writer."""
+
+    metadata: Metadata
+    connections: DataConnections
+    calls: PlacementCalls
+    dials: SharedDials
+    lag_limits: LagLimits
+
+
 class AppenderRunner:
     """Runs one writer's appender. All methods are for the event loop."""
 
     def __init__(
         self,
-        metadata: Metadata,
-        connections: DataConnections,
-        calls: PlacementCalls,
-        dials: SharedDials,
+        host: WriterHost,
         stream: common_pb2.Stream,
         created: common_pb2.Range,
         *,
-        lag_limits: LagLimits = LAG_LIMITS,
         confirmed: Callable[[int], None],
         stopping: Callable[[], None],
         stopped: Callable[[RangelogError], None],
@@ -86,10 +92,7 @@ class AppenderRunner:
         `stopping`: the core accepts no more batches; `stopped`, now or soon after, gets the error.
         `no_room` gets the error with which waits have failed.
         """
-        self._metadata = metadata
-        self._connections = connections
-        self._calls = calls
-        self._dials = dials
+        self._host = host
         self._stream = stream
         self._confirmed = confirmed
         self._stopping = stopping
@@ -111,7 +114,7 @@ class AppenderRunner:
         self._closed = False
         self.waits: Waits = {}
         self._spans = BatchSpans(stream.name) if tracing.is_active() else None
-        self.core = Appender(stream.epoch, self._enter(created), _now_ms(), lag_limits=lag_limits)
+        self.core = Appender(stream.epoch, self._enter(created), _now_ms(), lag_limits=host.lag_limits)
 
     def start(self) -> None:
         """Start the core and its timer."""
@@ -341,12 +344,12 @@ class AppenderRunner:
             links = self._links.pop(effect.range_index, None)
             if links is not None:
                 links.close()
-            send_end(self._connections, self._stream.stream_id, core.epoch, effect)
+            send_end(self._host.connections, self._stream.stream_id, core.epoch, effect)
 
     async def _probe(self, effect: Probe) -> None:
         """Ask, and leave: a range that still works waits for its turn before it is frozen, and goes on acking meanwhile."""
-        async with self._calls.turn(urgent=not effect.strictly) as waited:
-            possible = await self._calls.probe(effect)
+        async with self._host.calls.turn(urgent=not effect.strictly) as waited:
+            possible = await self._host.calls.probe(effect)
             if waited and not self.core.should_leave(_now_ms()):
                 possible = False  # the replica is back
             self.core.probed(_now_ms(), possible=possible)
@@ -358,7 +361,7 @@ class AppenderRunner:
     @tracing.traced("rangelog.range.seal", stream=lambda runner: runner._stream.name)
     async def _seal(self, core: Appender, effect: SealRange) -> None:
         try:
-            response = await self._calls.seal_and_create(self._stream.stream_id, core.epoch, effect)
+            response = await self._host.calls.seal_and_create(self._stream.stream_id, core.epoch, effect)
             if response is None:
                 core.seal_refused(_now_ms())
             else:
@@ -376,7 +379,7 @@ class AppenderRunner:
         """Replace WriterFenced by StreamNotFound where the stream was deleted, since range servers fence its writer too."""
         why: RangelogError = error
         try:
-            await self._metadata.ranges(
+            await self._host.metadata.ranges(
                 self._stream.name,
                 self.core.opened.start_offset,
                 stream_id=self._stream.stream_id,
@@ -391,11 +394,11 @@ class AppenderRunner:
     def _enter(self, created: common_pb2.Range) -> OpenRange:
         """Create the links of a new range; the core's Connect effects start them."""
         config = self._stream.config
-        self._connections.learn(created)
+        self._host.connections.learn(created)
         links = ReplicaLinks(
             self,
-            self._connections,
-            self._dials,
+            self._host.connections,
+            self._host.dials,
             stream_id=created.stream_id,
             range_index=created.index,
             start_offset=created.start_offset,

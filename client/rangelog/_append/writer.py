@@ -21,17 +21,13 @@ from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, 
 from rangelog._append.encoded_batch import EncodedBatch
 from rangelog._append.expected_end import check_expected_end
 from rangelog._append.many_records import append_all, append_batch
-from rangelog._append.placement_calls import PlacementCalls
+from rangelog._append.pending_appends import PendingAppends
 from rangelog._append.roll import leave_range
-from rangelog._append.runner import AppenderRunner
-from rangelog._append.shared_dials import SharedDials
+from rangelog._append.runner import AppenderRunner, WriterHost
 from rangelog._append.takeover import claim, settle_and_create
-from rangelog._metadata import Metadata
-from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import Overloaded, RangelogError, StorageFull, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
-from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.home_loop import HomeLoop
 from rangelog_core.record import Ack, AppendRecord, BytesLike
 from rangelog_core.tracing import traced
@@ -42,7 +38,6 @@ _T = TypeVar("_T")
 _BATCHES_IN_FLIGHT = 4
 _MANY_BATCHES_IN_FLIGHT = 64
 """Of all writers on the same connections. Above it each writer has one batch in flight, and builds larger batches."""
-_OVERSHOOT = 2
 
 
 class Writer:
@@ -61,39 +56,30 @@ class Writer:
 
     def __init__(
         self,
-        metadata: Metadata,
-        connections: DataConnections,
-        calls: PlacementCalls,
-        dials: SharedDials,
+        host: WriterHost,
         stream: str,
         *,
         append_timeout_s: float,
         open_timeout_s: float,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
-        lag_limits: LagLimits = LAG_LIMITS,
     ) -> None:
         self.stream = stream
-        self._metadata, self._connections = metadata, connections
-        self._calls, self._dials = calls, dials
-        self._append_timeout_s, self._open_timeout_s = append_timeout_s, open_timeout_s
-        self._inflight_bytes_max, self._pending_bytes_max = inflight_bytes_max, _OVERSHOOT * inflight_bytes_max
-        self._lag_limits = lag_limits
+        self._host = host
+        self._open_timeout_s = open_timeout_s
+        self._pending = PendingAppends(
+            host.connections.appends, append_timeout_s=append_timeout_s, inflight_bytes_max=inflight_bytes_max
+        )
         self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
-        self._loop: asyncio.AbstractEventLoop
         self._home = HomeLoop()
         self._stream: common_pb2.Stream
         self._codec = CODEC_NONE
         self._next_offset = 0
         self._builder = BatchBuilder()
         self._inflight: deque[BatchBuilder | EncodedBatch] = deque()
-        self._pending_bytes, self._pump_due = 0, False
-        self._room: list[asyncio.Future[None]] = []
-        self._accepting = self._closed = self._told = False  # the last: somebody heard what ended the writer
+        self._pump_due = False
         self.on_closed: Callable[[Writer], object] = lambda _: None
         self.on_no_room: Callable[[StorageFull], object] = lambda _: None  # as `check_room` begins to raise
-        self._left_unknown = False  # the writer ended while appends were sent and not acked
-        self._untold: RangelogError | None = None  # the error of appends without a waiter
 
     # ---- life
 
@@ -107,7 +93,7 @@ class Writer:
     async def claim(self) -> None:
         """Raise the stream's epoch ahead of `open`, which goes on from there. For the package's own use. Raises as `open`."""
         if self._opened is None:
-            self._opened = await claim(self._calls, self.stream, timeout_s=self._open_timeout_s)
+            self._opened = await claim(self._host.calls, self.stream, timeout_s=self._open_timeout_s)
 
     @traced("rangelog.writer.open", stream=lambda writer: writer.stream)
     async def open(self) -> None:
@@ -121,27 +107,27 @@ class Writer:
             Unavailable: The placement driver does not answer in time.
         """
         self._home.check()
-        self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
         await self.claim()
         opened, self._opened = self._opened, None
         assert opened is not None
+        host = self._host
         taken, created = await settle_and_create(
-            self._metadata, self._calls, self._connections, opened, timeout_s=max(1.0, deadline - time.monotonic())
+            host.metadata, host.calls, host.connections, opened, timeout_s=max(1.0, deadline - time.monotonic())
         )
         stream = taken.stream
         self._stream = stream
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._next_offset = created.start_offset
         self._runner = runner = AppenderRunner(
-            self._metadata, self._connections, self._calls, self._dials, stream, created, lag_limits=self._lag_limits,
+            host, stream, created,
             confirmed=self._resolve, stopping=self._stopping, stopped=self._stopped, send_gathered=self._pump,
             no_room=lambda error: self.on_no_room(error),
         )  # fmt: skip
         if taken.left is not None:
-            left = leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
+            left = leave_range(host.connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
             runner.spawn(left)
-        self._accepting = True
+        self._pending.open()
         runner.start()
 
     async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
@@ -154,16 +140,16 @@ class Writer:
         Raises:
             RangelogError: An error of `flush`. Also the error that ended the writer, if it ended appends without a waiter.
         """
-        if self._closed:
+        pending = self._pending
+        if pending.closed:
             return
         try:
-            if flush and (self._accepting or self._pending_bytes):
+            if flush and (pending.accepting or pending.size_bytes):
                 await self.flush(timeout_s=timeout_s)
-            elif flush and self._untold is not None:
-                raise self._untold
+            elif flush and pending.untold is not None:
+                raise pending.untold
         finally:
-            self._closed = True
-            self._accepting = False
+            pending.close()
             if self._runner is not None:
                 self._runner.close()
             self.on_closed(self)
@@ -177,12 +163,12 @@ class Writer:
     @property
     def has_room(self) -> bool:
         """Whether `ready` would return at once."""
-        return self._pending_bytes < self._inflight_bytes_max and not self._connections.appends.is_used_up
+        return self._pending.has_room
 
     @property
     def closed(self) -> bool:
         """Whether the writer is closed."""
-        return self._closed
+        return self._pending.closed
 
     @property
     def stream_id(self) -> int:
@@ -264,7 +250,7 @@ class Writer:
             RangelogError: The errors of `append` that are known at once.
         """
         offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp, expected_end=expected_end)
-        future: asyncio.Future[Ack] = self._loop.create_future()
+        future: asyncio.Future[Ack] = self._pending.loop.create_future()
         self._builder.notify(offset, future)
         return future
 
@@ -289,7 +275,8 @@ class Writer:
             Overloaded: Twice `inflight_bytes_max` bytes are not acked.
             RangelogError: The errors of `append` that are known at once.
         """
-        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+        pending = self._pending
+        if not pending.accepting or pending.size_bytes >= pending.bytes_max:
             self._refuse()
         if expected_end is not None:
             check_expected_end(self.stream, expected_end, self._next_offset)
@@ -309,14 +296,14 @@ class Writer:
             record = check_record(value, key, headers, timestamp)
             size_bytes = record.size_bytes
             count = self._builder.add(record) or self._submit_gathered().add(record)
-        self._pending_bytes += size_bytes
+        pending.size_bytes += size_bytes
         offset = self._next_offset
         self._next_offset = offset + 1
         # Later records of a batch need not ask: where the first may not be sent, the ack of a batch in flight sends them all.
         if count == 1 and not self._pump_due and self._may_send():
             self._home.check()
             self._pump_due = True
-            self._loop.call_soon(self._pump)
+            pending.loop.call_soon(self._pump)
         return offset
 
     def submit_batch(self, data: bytes, header: BatchHeader | None = None) -> asyncio.Future[Ack]:
@@ -325,18 +312,19 @@ class Writer:
         The caller has checked it (`check_batch` returns its `header`); stream, range, epoch and offsets become this writer's.
         Returns a future of the ack of its first record. Raises as `submit`.
         """
-        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+        pending = self._pending
+        if not pending.accepting or pending.size_bytes >= pending.bytes_max:
             self._refuse()
         if self._builder.values:
             self._submit_gathered()
         runner = self._running()
-        acked: asyncio.Future[Ack] = self._loop.create_future()
+        acked: asyncio.Future[Ack] = pending.loop.create_future()
         known = header or peek_header(data)
         batch, placed = EncodedBatch.place(data, known, self._stream.stream_id, runner.core, acked)
         self._inflight.append(batch)
-        self._pending_bytes += batch.size_bytes
+        pending.size_bytes += batch.size_bytes
         self._next_offset = batch.end_offset
-        self._connections.appends.sent(batch.size_bytes)
+        pending.budget.sent(batch.size_bytes)
         runner.submit(batch.base_offset, batch.end_offset, placed)
         return acked
 
@@ -350,8 +338,9 @@ class Writer:
         records may be acked. With `expected_end` all follow from that offset on, or none is appended: together they then take
         at most `inflight_bytes_max` bytes. Raises the errors of `append`.
         """
+        bytes_max = self._pending.inflight_bytes_max
         return await append_batch(
-            self, list(records), expected_end=expected_end, bytes_max=self._inflight_bytes_max, timeout_s=timeout_s
+            self, list(records), expected_end=expected_end, bytes_max=bytes_max, timeout_s=timeout_s
         )
 
     async def append_all(
@@ -371,11 +360,11 @@ class Writer:
         try:
             self._running()
         except RangelogError as error:
-            raise error.with_outcome(unknown=self._left_unknown or bool(self._inflight)) from None
+            raise error.with_outcome(unknown=self._pending.left_unknown or bool(self._inflight)) from None
         newest = self._builder if self._builder.values else (self._inflight[-1] if self._inflight else None)
         if newest is None:
             return
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = self._pending.loop.create_future()
         newest.wait(waiter)
         await self._wait(waiter, timeout_s)
 
@@ -386,27 +375,19 @@ class Writer:
         """
         self._home.check()
         self._running()
-        appends = self._connections.appends
-        while True:
-            if self._pending_bytes >= self._inflight_bytes_max:
-                future: asyncio.Future[None] = self._loop.create_future()
-            elif self._pending_bytes and appends.is_used_up:
-                future = appends.room(self)
-            else:
-                return
-            self._room.append(future)
-            await self._wait(future, timeout_s, outcome_unknown=False)
+        while (room := self._pending.room()) is not None:
+            await self._wait(room, timeout_s, outcome_unknown=False)
 
     # ---- inside
 
     def _pump(self) -> None:
         """Send the gathered records, if few enough batches are in flight."""
         self._pump_due = False
-        if self._builder.values and self._may_send() and self._accepting:
+        if self._builder.values and self._may_send() and self._pending.accepting:
             self._submit_gathered()
 
     def _may_send(self) -> bool:
-        many = self._connections.appends.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
+        many = self._pending.budget.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
         return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
 
     def _submit_gathered(self) -> BatchBuilder:
@@ -419,39 +400,26 @@ class Writer:
             stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
-        self._connections.appends.sent(batch.size_bytes)
+        self._pending.budget.sent(batch.size_bytes)
         runner.submit(batch.base_offset, batch.end_offset, data)
         return self._builder
 
     def _resolve(self, confirm_offset: int) -> None:
-        inflight = self._inflight
+        inflight, pending = self._inflight, self._pending
         while inflight and inflight[0].end_offset <= confirm_offset:
             batch = inflight.popleft()
-            self._connections.appends.ended(batch.size_bytes)
-            self._pending_bytes -= batch.size_bytes
+            pending.budget.ended(batch.size_bytes)
+            pending.size_bytes -= batch.size_bytes
             batch.resolve()
-        if self._room and self._pending_bytes < self._inflight_bytes_max:
-            self._wake_room(None)
+        pending.make_room()
         if self._builder.values:
             self._pump()
 
-    def _wake_room(self, error: RangelogError | None) -> None:
-        room, self._room = self._room, []
-        for future in room:
-            if not future.done():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
-
     def _stopping(self) -> None:
-        self._accepting = False
+        self._pending.accepting = False
 
     def _stopped(self, error: RangelogError) -> None:
-        untold = any(batch.unwatched for batch in (*self._inflight, self._builder))
         self._fail(error, error)
-        if untold and not self._told:
-            self._untold = error.with_outcome(unknown=self._left_unknown)
 
     def check_room(self) -> None:
         """Raise StorageFull where no range server has room for a further record. For the package's own use."""
@@ -462,39 +430,39 @@ class Writer:
     def note_told(self) -> None:
         """Somebody hears of a failed append: `close` need not tell again what ended the writer. For the package's own use."""
         if self._runner is not None and self._runner.core.error is not None:
-            self._told, self._untold = True, None
+            self._pending.note_told()
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Fail all records that are not acked: a sent record may be in the log, a gathered one is not."""
         sent, gathering = list(self._inflight), self._builder
         for batch in sent:
-            self._connections.appends.ended(batch.size_bytes)
+            self._pending.budget.ended(batch.size_bytes)
         self._inflight.clear()
         self._builder = BatchBuilder()
-        self._pending_bytes = 0
-        self._left_unknown = self._left_unknown or bool(sent)
         unknown, certain = of_sent.with_outcome(unknown=True), of_gathered.with_outcome(unknown=False)
         for batch in sent:
             batch.fail(unknown, unknown)
-        gathering.fail(certain, unknown if sent else certain)
-        self._wake_room(certain)
+        of_all = unknown if sent else certain
+        gathering.fail(certain, of_all)
+        unwatched = any(batch.unwatched for batch in (*sent, gathering))
+        self._pending.end(certain, unknown=bool(sent), untold=of_all if unwatched else None)
 
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
         """Wait for a future that has no other waiter."""
-        limit_s = self._append_timeout_s if timeout_s is None else timeout_s
+        limit_s = self._pending.append_timeout_s if timeout_s is None else timeout_s
         assert self._runner is not None  # nothing waits before `open`
         return await self._runner.wait(future, limit_s, outcome_unknown=outcome_unknown, paced=timeout_s is None)
 
     def _running(self) -> AppenderRunner:
-        if self._closed:
+        if self._pending.closed:
             raise WriterClosed("the writer is closed; open a new one")
         if self._runner is None:
             raise WriterClosed("the writer is not open: use `async with client.writer(...)`; blocking clients: `with`")
         if self._runner.core.error is not None:
-            self.note_told()
+            self._pending.note_told()
             raise self._runner.core.error
         return self._runner
 
     def _refuse(self) -> None:
         self._running()
-        raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await writer.ready() between submits")
+        raise Overloaded(f"{self._pending.size_bytes} bytes are not acked yet; await writer.ready() between submits")

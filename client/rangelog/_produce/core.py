@@ -149,7 +149,7 @@ class ProducerCore:
         self._lanes: dict[int, _Lane] = {}
         self._doubtful: set[int] = set()  # ended shards with batches without an outcome
         self._unmapped: deque[Queued] = deque()  # before the first map
-        self._next_order = 0
+        self.next_order = 0  # that of the next record
         self._effects: list[Effect] = []
 
     # ---- the application
@@ -161,7 +161,7 @@ class ProducerCore:
         """
         if self.error is not None:
             raise self.error
-        order = self._next_order
+        order = self.next_order
         if shard_id is None and position < self._gapless_end:
             at = bisect_right(self._lows, position) - 1
             lane = self._current_lanes[at]
@@ -169,7 +169,7 @@ class ProducerCore:
                 lane = self._current_lanes[at] = self._lane(self._current[at])
         elif not self._map_version:
             self._unmapped.append((order, position, size_bytes, shard_id))
-            self._next_order = order + 1
+            self.next_order = order + 1
             return order
         else:
             if shard_id is not None and (not isinstance(shard_id, int) or isinstance(shard_id, bool)):
@@ -181,7 +181,7 @@ class ProducerCore:
         if not lane.queue:  # what it waits for otherwise sends this record too
             self._appended.add(lane.shard_id)
         lane.queue.append((order, position, size_bytes, shard_id))
-        self._next_order = order + 1
+        self.next_order = order + 1
         return order
 
     def flush(self) -> None:

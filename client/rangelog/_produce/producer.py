@@ -20,18 +20,18 @@ from datetime import datetime
 from typing import TypeVar
 
 from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_append_record
+from rangelog._append.pending_appends import PendingAppends
 from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.record_rows import RecordRows, Row, checked_row
 from rangelog._produce.runner import ProducerRunner, date_now
-from rangelog._produce.shard_link import Pace
+from rangelog._produce.shard_link import OwnerAccess, Pace
 from rangelog._produce.sticky_shard import StickyShard
 from rangelog._produce.time_notes import TimeNotes
 from rangelog._produce.topic_map import TopicMap, topic_reference
 from rangelog._produce.waiters import ProducerAck, Waiters
 from rangelog._produce.wire import ProduceWire, Wire
 from rangelog._topics.watermark_calls import WatermarkCalls
-from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.batch_extension import OWN_IDS, Producer, encode_producer
 from rangelog_core.errors import (
     InvalidArgument,
@@ -46,10 +46,9 @@ from rangelog_core.net.budgets import AppendBudget
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.record import AppendRecord, BytesLike, meant_as_ms
 from rangelog_core.topic_kinds import check_kind
-from rangelog_proto.v1 import common_pb2, topic_pb2
+from rangelog_proto.v1 import topic_pb2
 
 _T = TypeVar("_T")
-_OVERSHOOT = 2
 
 
 class TopicProducer:
@@ -87,42 +86,27 @@ class TopicProducer:
 
         `watermarks`: what notes of times go to; None: this producer notes none.
         """
-        self._wire = wire or ProduceWire()
         self.topic = topic
         self._map = TopicMap(topics, topic_reference(topic))
-        self._owners = owners
-        self._budget = budget
+        self._access = OwnerAccess(owners, pace or Pace(), wire or ProduceWire())
         self.producer_id = OWN_IDS | secrets.randbits(63) if producer_id is None else producer_id
         encode_producer(Producer(self.producer_id, producer_epoch, 0))
         self.producer_epoch = date_now() if producer_id is None else producer_epoch
         self._notes: TimeNotes | None = None
         if watermarks is not None:
             self._notes = TimeNotes(watermarks, self.producer_id, self.producer_epoch, self._all_settled)
-        self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
-        self._inflight_bytes_max = inflight_bytes_max
-        self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
-        self._pace = pace or Pace()
+        self._pending = PendingAppends(budget, append_timeout_s=append_timeout_s, inflight_bytes_max=inflight_bytes_max)
         self._core = ProducerCore(
             batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX,
             epoch=self.producer_epoch, dated=producer_id is None, topic=self._map.name)  # fmt: skip
         self._records = RecordRows()
-        self._rows = self._records.rows
         self._waiters = Waiters()
         self._runner: ProducerRunner | None = None
         self._sticky: StickyShard
-        self._loop: asyncio.AbstractEventLoop
-        self._codec = CODEC_NONE
-        self._pending_bytes = 0
         self._gathered_bytes = 0  # since the last flush of the core
         self._flush_due = False
-        self._next_order = 0
-        self._room: list[asyncio.Future[None]] = []
-        self._accepting = False
-        self._closed = False
         self.on_closed: Callable[[TopicProducer], object] = lambda _: None
-        self._left_unknown = False  # the producer ended while records were sent and not acked
-        self._untold: RangelogError | None = None  # the error of records without a waiter
 
     # ---- life
 
@@ -142,21 +126,17 @@ class TopicProducer:
             TopicKindForbids: It is a table.
             Unavailable: The placement driver does not answer in time.
         """
-        if self._closed or self._runner is not None:
+        if self._pending.closed or self._runner is not None:
             raise WriterClosed("a producer is opened once; make another one")
-        self._loop = asyncio.get_running_loop()
         await self._map.load(self._open_timeout_s)
         check_kind(self._map.topic, topic_pb2.TOPIC_KIND_RECORDS)
         if not self._map.shards:
             raise sealed_topic(self._map.name)
-        compression = self._map.topic.config.stream.compression
-        self._codec = CODEC_ZSTD if compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._runner = ProducerRunner(
-            self._core, self._map, self._owners, self._budget, self,
-            producer_id=self.producer_id, pace=self._pace, wire=self._wire,
-        )  # fmt: skip
+            self._core, self._map, self._access, self._pending.budget, self, producer_id=self.producer_id
+        )
         self._sticky = StickyShard(self._core, self._runner.lacks_owner, BATCH_BYTES_MAX)
-        self._accepting = True
+        self._pending.open()
 
     async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
         """Flush, unless `flush` is False, and close. Idempotent; the producer is closed even when an error is raised.
@@ -168,16 +148,16 @@ class TopicProducer:
         Raises:
             RangelogError: An error of `flush`. Also the error that ended the producer, if it ended records without a waiter.
         """
-        if self._closed:
+        pending = self._pending
+        if pending.closed:
             return
         try:
-            if flush and self._accepting:
+            if flush and pending.accepting:
                 await self.flush(timeout_s=timeout_s)
-            elif flush and self._untold is not None:
-                raise self._untold
+            elif flush and pending.untold is not None:
+                raise pending.untold
         finally:
-            self._closed = True
-            self._accepting = False
+            pending.close()
             certain = self._core.waiting()
             if self._runner is not None:
                 self._runner.close()
@@ -188,14 +168,14 @@ class TopicProducer:
                 certain,
             )
             if self._notes is not None:
-                await self._notes.close(all_settled=not self._left_unknown)
+                await self._notes.close(all_settled=not pending.left_unknown)
 
     # ---- records
 
     @property
     def closed(self) -> bool:
         """Whether the producer is closed."""
-        return self._closed
+        return self._pending.closed
 
     @property
     def topic_id(self) -> int:
@@ -245,10 +225,10 @@ class TopicProducer:
         """
         if self._running().full:
             self._running().check_room([checked_row(value, key, headers, timestamp)[1]], shard)
-        if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
+        if not self._pending.has_room:
             await self.ready(timeout_s=timeout_s)
         future = self.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
-        return await self._wait(future, range(self._next_order - 1, self._next_order), timeout_s)
+        return await self._wait(future, range(self._core.next_order - 1, self._core.next_order), timeout_s)
 
     def submit(
         self,
@@ -271,7 +251,7 @@ class TopicProducer:
             RangelogError: The errors of `send` that are known at once.
         """
         self.send_nowait(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
-        return self._waiters.watch(self._next_order - 1)
+        return self._waiters.watch(self._core.next_order - 1)
 
     def send_nowait(
         self,
@@ -291,13 +271,13 @@ class TopicProducer:
             Overloaded: Twice `inflight_bytes_max` bytes are not acked.
             RangelogError: The errors of `send` that are known at once.
         """
-        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+        if not self._pending.accepting or self._pending.size_bytes >= self._pending.bytes_max:
             self._refuse()
         self._take(checked_row(value, key, headers, timestamp), shard)
 
     def send_rows(self, rows: Iterable[Row]) -> None:
         """Send about a batch of valid records without waiting, as `send_nowait`, after `ready`. For the package's own use."""
-        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+        if not self._pending.accepting or self._pending.size_bytes >= self._pending.bytes_max:
             self._refuse()
         for row in rows:
             self._take(row, None)
@@ -312,14 +292,12 @@ class TopicProducer:
             position = key_position(row[1])
         else:
             position = self._sticky.position(size_bytes, begins_turn=not self._flush_due)
-        order = self._core.append(position, size_bytes, shard)
-        self._rows[order] = row
-        self._next_order = order + 1
-        self._pending_bytes += size_bytes
+        self._records.rows[self._core.append(position, size_bytes, shard)] = row
+        self._pending.size_bytes += size_bytes
         self._gathered_bytes += size_bytes
         if not self._flush_due:
             self._flush_due = True
-            self._loop.call_soon(self._flush_of_turn)
+            self._pending.loop.call_soon(self._flush_of_turn)
 
     async def send_batch(
         self, records: Iterable[BytesLike | AppendRecord], *, shard: int | None = None, timeout_s: float | None = None
@@ -344,14 +322,14 @@ class TopicProducer:
         for record in checked:
             check_append_record(record)
         self._running().check_room([record.key for record in checked], shard)
-        first = self._next_order
+        first = self._core.next_order
         futures: list[asyncio.Future[ProducerAck]] = []
         try:
             for value, key, headers, ms in checked:
-                if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
+                if not self._pending.has_room:
                     await self.ready(timeout_s=timeout_s)
                 futures.append(self.submit(value, key=key, headers=headers, timestamp=meant_as_ms(ms), shard=shard))
-            orders = range(first, self._next_order)
+            orders = range(first, self._core.next_order)
             return [
                 future.result() if future.done() else await self._wait(future, orders, timeout_s) for future in futures
             ]
@@ -365,9 +343,9 @@ class TopicProducer:
         try:
             self._running()
         except RangelogError as error:
-            raise error.with_outcome(unknown=self._left_unknown or bool(self._rows)) from None
-        if self._rows:
-            await self._wait(self._waiters.flush(self._next_order, len(self._rows)), range(self._next_order), timeout_s)
+            raise error.with_outcome(unknown=self._pending.left_unknown or bool(self._records.rows)) from None
+        if self._records.rows:
+            await self._wait(self._settled(), range(self._core.next_order), timeout_s)
         refused = self._waiters.take_untold()
         if refused is not None:
             raise refused
@@ -406,50 +384,43 @@ class TopicProducer:
         A producer that has nothing pending always has room. Raises AppendTimeout, ProducerFenced, WriterClosed.
         """
         self._running()
-        while True:
-            if self._pending_bytes >= self._inflight_bytes_max:
-                future: asyncio.Future[None] = self._loop.create_future()
-            elif self._pending_bytes and self._budget.is_used_up:
-                future = self._budget.room(self)
-            else:
-                return
-            self._room.append(future)
-            await self._wait(future, range(self._next_order), timeout_s, outcome_unknown=False)
+        while (room := self._pending.room()) is not None:
+            await self._wait(room, range(self._core.next_order), timeout_s, outcome_unknown=False)
 
     # ---- what becomes of records; called by the runner
 
     def encode(self, epoch: int, sequence: int, orders: Sequence[int]) -> bytes:
         """Return a batch. For the package's own use."""
-        return self._records.encode(orders, Producer(self.producer_id, epoch, sequence), self._codec)
+        return self._records.encode(orders, Producer(self.producer_id, epoch, sequence), self._map.codec)
 
     def acked(self, acked: RecordsAcked) -> None:
         """Records have their places. For the package's own use."""
-        self._pending_bytes -= self._records.pop(acked.orders)
+        self._pending.size_bytes -= self._records.pop(acked.orders)
         if self._notes is not None:
             self._notes.acked(acked.shard_id, acked.offset + len(acked.orders))
         self._waiters.acked(*acked)
-        if self._room and self._pending_bytes < self._inflight_bytes_max:
-            self._wake_room(None)
+        self._pending.make_room()
 
     def refused(self, refused: RecordsRefused) -> None:
         """Records are in no log. For the package's own use."""
-        self._pending_bytes -= self._records.pop(refused.orders)
+        self._pending.size_bytes -= self._records.pop(refused.orders)
         self._waiters.refused(refused.orders, refused.error)
-        if self._room and self._pending_bytes < self._inflight_bytes_max:
-            self._wake_room(None)
+        self._pending.make_room()
 
     def stopped(self, error: RangelogError, certain: Sequence[int]) -> None:
         """Nothing more is acked. For the package's own use."""
-        self._accepting = False
-        self._untold = self._fail(error, error, certain)
+        self._fail(error, error, certain)
 
     # ---- inside
 
     async def _all_settled(self) -> None:
         """Return once all records that were sent have an outcome. Raises the error that ended the producer."""
         self._running()
-        if self._rows:
-            await self._waiters.flush(self._next_order, len(self._rows))
+        if self._records.rows:
+            await self._settled()
+
+    def _settled(self) -> asyncio.Future[None]:
+        return self._waiters.flush(self._core.next_order, len(self._records.rows))
 
     def _flush_of_turn(self) -> None:
         self._flush_due = False
@@ -457,44 +428,33 @@ class TopicProducer:
 
     def _flush(self) -> None:
         self._gathered_bytes = 0
-        if self._runner is not None and self._accepting:
+        if self._runner is not None and self._pending.accepting:
             self._runner.flush()
 
-    def _fail(self, of_sent: RangelogError, of_waiting: RangelogError, certain: Sequence[int]) -> RangelogError | None:
-        """Fail all records that are not acked; return the error of those without a waiter."""
+    def _fail(self, of_sent: RangelogError, of_waiting: RangelogError, certain: Sequence[int]) -> None:
+        """Fail all records that are not acked; those with the `certain` orders are in no log."""
         orders = self._records.clear()
-        self._pending_bytes = 0
-        self._left_unknown = self._left_unknown or len(orders) > len(certain)
         untold = self._waiters.end(orders, set(certain), of_sent, of_waiting)
-        self._wake_room(of_waiting.with_outcome(unknown=False))
-        return untold
-
-    def _wake_room(self, error: RangelogError | None) -> None:
-        room, self._room = self._room, []
-        for future in room:
-            if not future.done():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
+        known = of_waiting.with_outcome(unknown=False)
+        self._pending.end(known, unknown=len(orders) > len(certain), untold=untold)
 
     async def _wait(
         self, future: asyncio.Future[_T], orders: range, timeout_s: float | None, *, outcome_unknown: bool = True
     ) -> _T:
         assert self._runner is not None
-        paced, limit_s = timeout_s is None, self._append_timeout_s if timeout_s is None else timeout_s
+        paced, limit_s = timeout_s is None, self._pending.append_timeout_s if timeout_s is None else timeout_s
         return await self._runner.wait(future, orders, limit_s, outcome_unknown=outcome_unknown, paced=paced)
 
     def _running(self) -> ProducerRunner:
-        if self._closed:
+        if self._pending.closed:
             raise WriterClosed("the producer is closed; open a new one")
         if self._runner is None:
             raise WriterClosed("the producer is not open: use `async with client.producer(...)`")
         if self._core.error is not None:
-            self._untold = None
+            self._pending.note_told()
             raise self._core.error
         return self._runner
 
     def _refuse(self) -> None:
         self._running()
-        raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await producer.ready() between records")
+        raise Overloaded(f"{self._pending.size_bytes} bytes are not acked yet; await producer.ready() between records")

@@ -16,10 +16,8 @@ from google.protobuf.message import DecodeError
 
 from rangelog._append.within import within
 from rangelog._produce.core import WINDOW, AskFor, ProducerCore, RecordsAcked, RecordsRefused, SendBatch
-from rangelog._produce.owner_lookup import OwnerLookup
-from rangelog._produce.shard_link import Pace, ShardLink, ends_producer
+from rangelog._produce.shard_link import OwnerAccess, ShardLink, ends_producer
 from rangelog._produce.topic_map import TopicMap
-from rangelog._produce.wire import Wire
 from rangelog._topics.shard_errors import of_shard
 from rangelog_core import tracing
 from rangelog_core.errors import (
@@ -88,23 +86,19 @@ class ProducerRunner:
         self,
         core: ProducerCore,
         topic_map: TopicMap,
-        owners: OwnerLookup,
+        access: OwnerAccess,
         budget: AppendBudget,
         host: RunnerHost,
         *,
         producer_id: int,
-        pace: Pace,
-        wire: Wire,
     ) -> None:
         self.core = core
-        self._wire = wire
+        self._access = access
         self._map = topic_map
         self._topic = f"{topic_map.topic.namespace}/{topic_map.topic.name}"
-        self._owners = owners
         self._budget = budget
         self._host = host
         self._producer_id = producer_id
-        self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, ShardLink] = {}
         self._last_owners: dict[int, ReplicaId] = {}  # of ended shards
@@ -249,7 +243,7 @@ class ProducerRunner:
         link = self._links.get(shard_id)
         if link is None:
             shard = (self._map.topic.topic_id, shard_id)
-            link = self._links[shard_id] = ShardLink(shard, self._owners, self, self._pace, self._wire)
+            link = self._links[shard_id] = ShardLink(shard, self._access, self)
         return link
 
     def _send(self, batch: SendBatch) -> None:
@@ -262,7 +256,7 @@ class ProducerRunner:
             sent.tries += 1
         self._link(batch.shard_id).send(batch.sequence, data)
         if self._ticker is None:
-            self._ticker = self._loop.call_later(self._pace.tick_s, self._tick)
+            self._ticker = self._loop.call_later(self._access.pace.tick_s, self._tick)
 
     def _span(self, batch: SendBatch, size_bytes: int) -> tracing.OpenSpan | None:
         if not self._traced:
@@ -280,7 +274,7 @@ class ProducerRunner:
                 sent.span.end(tries=sent.tries)
 
     def _tick(self) -> None:
-        self._ticker = self._loop.call_later(self._pace.tick_s, self._tick) if self._sent else None
+        self._ticker = self._loop.call_later(self._access.pace.tick_s, self._tick) if self._sent else None
         for link in list(self._links.values()):
             link.tick()
 
@@ -402,12 +396,12 @@ class ProducerRunner:
             producer_id=self._producer_id,
             producer_epoch=epoch,
             sequence=sequence,
-            staged=self._wire.staged,
+            staged=self._access.wire.staged,
         ).SerializeToString()
         attempt = 0
         while True:
             try:
-                connection = await self._owners.any_broker(attempt, self._last_owners.get(batch.shard_id))
+                connection = await self._access.owners.any_broker(attempt, self._last_owners.get(batch.shard_id))
                 frame = await connection.request(Opcode.FIND_BATCH, request, timeout_s=FIND_TIMEOUT_S)
                 reply = data_pb2.FindBatchReply.FromString(frame.message)
                 break
@@ -420,10 +414,10 @@ class ProducerRunner:
                     self._end(error)
                     return
             attempt += 1
-            await asyncio.sleep(self._pace.pause_s(attempt))
+            await asyncio.sleep(self._access.pace.pause_s(attempt))
         if not self.closed:
             if reply.found:
-                self._wire.acked(self._map.topic.topic_id, batch.shard_id)
+                self._access.wire.acked(self._map.topic.topic_id, batch.shard_id)
             self._has_outcome(batch.shard_id, batch.sequence)
             self.core.answered(batch.shard_id, batch.sequence, reply.offset if reply.found else None)
             self._perform()

@@ -65,6 +65,14 @@ class Pace(NamedTuple):
         return longest_s * random.uniform(0.5, 1.0) if failures else 0.0
 
 
+class OwnerAccess(NamedTuple):
+    """The same for all links of a producer: who owns shards, times, and the messages to owners."""
+
+    owners: OwnerLookup
+    pace: Pace
+    wire: Wire
+
+
 QUIET_TICKS = 2
 """After so many without a reply the owner is looked up again; after as many more each time, what has no reply is sent again."""
 
@@ -149,14 +157,12 @@ class _Attachment:
 class ShardLink:
     """See the module."""
 
-    def __init__(self, shard: tuple[int, int], owners: OwnerLookup, host: LinkHost, pace: Pace, wire: Wire) -> None:
+    def __init__(self, shard: tuple[int, int], access: OwnerAccess, host: LinkHost) -> None:
         """`shard`: (topic id, shard id)."""
         self._shard = shard
         self._shard_id = shard[1]
-        self._owners = owners
+        self._access = access
         self._host = host
-        self._pace = pace
-        self._wire = wire
         self.attachment: _Attachment | None = None
         self.last_owner: ReplicaId | None = None
         self.problem: RangelogError | None = None  # since the last ack
@@ -186,8 +192,8 @@ class ShardLink:
         """Send a batch to the owner. Only while it is linked."""
         attachment = self.attachment
         if attachment is not None:
-            message = self._wire.message(*self._shard)
-            request_id = attachment.connection.put(self._wire.opcode, message, (batch,), attachment)
+            message = self._access.wire.message(*self._shard)
+            request_id = attachment.connection.put(self._access.wire.opcode, message, (batch,), attachment)
             attachment.requests[request_id] = sequence
 
     # ---- what the owner says
@@ -201,7 +207,7 @@ class ShardLink:
         self._failures = 0
         self._quiet_ticks_max = 2 * QUIET_TICKS
         self.problem = None
-        self._wire.acked(*self._shard)
+        self._access.wire.acked(*self._shard)
         self._host.batch_acked(self._shard_id, sequence, offset)
 
     def refused(self, request_id: int, sequence: int, error: RangelogError) -> None:
@@ -223,7 +229,7 @@ class ShardLink:
         attachment = self.attachment
         if attachment is None:
             return
-        self._report = self._host.spawn(self._owners.report_lost(attachment.owner.broker))
+        self._report = self._host.spawn(self._access.owners.report_lost(attachment.owner.broker))
         self._drop(Unavailable(f"the connection to broker {attachment.owner.broker} broke"))
 
     def _missing(self, request_id: int, sequence: int) -> None:
@@ -269,7 +275,7 @@ class ShardLink:
     async def _look_again(self, attachment: _Attachment) -> None:
         try:
             await self._host.refresh_map()
-            owner = await self._owners.find(self._shard)
+            owner = await self._access.owners.find(self._shard)
         except RangelogError as error:
             self.problem = error
             if ends_producer(error):
@@ -317,12 +323,12 @@ class ShardLink:
                     await self._until_ended()
                     continue
                 elif self._failures:
-                    await asyncio.sleep(self._pace.pause_s(self._failures))
+                    await asyncio.sleep(self._access.pace.pause_s(self._failures))
                     await self._host.refresh_map()
                 if not self._host.is_current(self._shard_id):
                     return
-                owner = await self._owners.find(self._shard)
-                connection = await self._owners.connect(owner)
+                owner = await self._access.owners.find(self._shard)
+                connection = await self._access.owners.connect(owner)
                 self.attachment = attachment = _Attachment(self, connection, owner)
                 self.last_owner = owner.broker
                 connection.attach(attachment)
@@ -339,11 +345,11 @@ class ShardLink:
     async def _until_ended(self) -> None:
         """Look at the map until the shard is none of the current ones; for a while only: its scale may be cancelled."""
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + self._pace.closed_s
+        until_s = loop.time() + self._access.pace.closed_s
         failures = 0
         while True:
             await self._host.refresh_map()
             if not self._host.is_current(self._shard_id) or loop.time() >= until_s:
                 return
             failures += 1
-            await asyncio.sleep(self._pace.pause_s(failures))
+            await asyncio.sleep(self._access.pace.pause_s(failures))

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rangelog._produce.core import MappedShard
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.errors import ProtocolViolation, TopicNotFound, Unavailable
 from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import key_range_from_bytes
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX
 from rangelog_core.name_errors import deleted_topic
 from rangelog_core.net.pd_client import PdClient
+from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
 
 CALL_TIMEOUT_S = 5.0
@@ -41,6 +43,8 @@ class TopicMap:
         self._shards: dict[int, MappedShard] = {}
         self.version = 0
         self.topic = pb.Topic()
+        self.codec = CODEC_NONE
+        """Of batches, as the topic's configuration had it at `load`."""
 
     @property
     def shards(self) -> Sequence[MappedShard]:
@@ -51,6 +55,8 @@ class TopicMap:
         """List the current shards; from here on the topic's id counts, not its name. Raises TopicNotFound, Unavailable."""
         shards = await self._list(pb.SHARD_SELECTION_CURRENT, timeout_s)
         self._reference = pb.TopicReference(topic_id=self.topic.topic_id)
+        if self.topic.config.stream.compression == common_pb2.COMPRESSION_ZSTD:
+            self.codec = CODEC_ZSTD
         self._take(shards)
 
     async def refresh(self, *, keep_ended: bool) -> bool:

@@ -157,10 +157,8 @@ class HandBroker:
     async def _write(self, topic_id: int, shard_id: int, values: Sequence[bytes]) -> None:
         writer = self._writers.get((topic_id, shard_id))
         if writer is None:
-            client: Any = self._client
             writer = self._writers[topic_id, shard_id] = Writer(
-                client._metadata, client._connections, client._placement_calls, client._dials,
-                shard_stream_name(topic_id, shard_id),
+                self._client.internal, shard_stream_name(topic_id, shard_id),
                 append_timeout_s=30.0, open_timeout_s=30.0, inflight_bytes_max=1 << 20,
             )  # fmt: skip
             await writer.open()

@@ -45,7 +45,7 @@ async def test_no_record_is_taken_before_there_is_room() -> None:
             def records() -> Iterator[bytes]:
                 nonlocal most
                 for _ in range(300):
-                    most = max(most, writer._pending_bytes)
+                    most = max(most, writer._pending.size_bytes)
                     yield bytes(size_bytes)
 
             assert await writer.append_all(records()) == 300

@@ -48,7 +48,7 @@ async def writer_with_appends(*, deleted: bool = False) -> tuple[Writer, list[as
     connections = NotingConnections()
     writer = await opened_writer(connections)
     assert writer._runner is not None
-    writer._runner._metadata = cast(Any, Told(deleted=deleted))
+    writer._runner._host.metadata = cast(Any, Told(deleted=deleted))
     futures = []
     for number in range(_BATCHES_IN_FLIGHT + 1):
         futures.append(writer.submit(b"%d" % number))
@@ -97,13 +97,13 @@ async def test_leaving_a_writer_tells_of_appends_that_nobody_waits_for() -> None
         connections = NotingConnections()
         writer = await opened_writer(connections)
         assert writer._runner is not None
-        writer._runner._metadata = cast(Any, Told(deleted=False))
+        writer._runner._host.metadata = cast(Any, Told(deleted=False))
         writer.append_nowait(b"sent")
         await asyncio.sleep(0)
         listener = connections.of["a"].listener
         assert listener is not None
         listener.append_refused(WriterFenced("epoch 2", epoch=2))
-        await until(lambda writer=writer: writer._untold is not None)  # type: ignore[misc]
+        await until(lambda writer=writer: writer._pending.untold is not None)  # type: ignore[misc]
         if told:
             with pytest.raises(WriterFenced):
                 writer.append_nowait(b"refused")
@@ -161,7 +161,7 @@ async def test_no_room_in_time_is_certain() -> None:
     """An append that only ever waited for room was never made; one that was made and not acked may be."""
     connections = NotingConnections()
     writer = await opened_writer(connections)
-    writer._inflight_bytes_max = 1
+    writer._pending.inflight_bytes_max = 1
     with pytest.raises(AppendTimeout) as made:
         await writer.append(b"sent", timeout_s=0.01)
     assert made.value.outcome_unknown
@@ -247,8 +247,8 @@ async def test_appends_fail_at_once_where_no_server_has_room() -> None:
     connections = NotingConnections()
     writer = await opened_writer(connections)
     runner = writer._running()
-    runner._calls = cast(Any, SameServers())
-    runner._metadata = cast(Any, Told(deleted=False))
+    runner._host.calls = cast(Any, SameServers())
+    runner._host.metadata = cast(Any, Told(deleted=False))
     waiting: list[asyncio.Task[Any]] = [asyncio.create_task(writer.append(b"%d" % number)) for number in range(2)]
     waiting.append(asyncio.create_task(writer.flush()))
     await until(lambda: len(runner.waits) == 3)

@@ -95,7 +95,7 @@ async def test_they_count_for_the_writer_s_bounds() -> None:
     """Of the writer, and of all writers of its client."""
     connections = NotingConnections()
     writer = await opened_writer(connections)
-    writer._inflight_bytes_max, writer._pending_bytes_max = 1_000, 2_000
+    writer._pending.inflight_bytes_max, writer._pending.bytes_max = 1_000, 2_000
     writer.submit_batch(encoded(bytes(3_000)))
     await until(lambda: connections.appends.batches_in_flight == 1)
     assert connections.appends.bytes_in_flight > 3_000

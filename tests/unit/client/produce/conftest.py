@@ -25,7 +25,7 @@ class ProducerClient:
     def producer(self, name: str = "t", **options: Any) -> TopicProducer:
         """As Client.producer."""
         made = self.client.producer(name, **options)
-        made._pace = PACE
+        made._access = made._access._replace(pace=PACE)
         return made
 
 

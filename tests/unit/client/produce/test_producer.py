@@ -79,8 +79,8 @@ async def test_many_records_without_a_future_are_acked_by_a_flush(connect: Conne
         await producer.flush()
         assert sorted(int(each.value) for shard in topic.current for each in shard.records) == list(range(20_000))
         assert sum(len(shard.batches) for shard in topic.current) < 2_000
-        assert producer._pending_bytes == 0 and not producer._rows
-        assert producer._budget.bytes_in_flight == 0 and producer._budget.batches_in_flight == 0
+        assert producer._pending.size_bytes == 0 and not producer._records.rows
+        assert producer._pending.budget.bytes_in_flight == 0 and producer._pending.budget.batches_in_flight == 0
 
 
 async def test_rows_are_records(connect: Connect) -> None:
@@ -177,7 +177,7 @@ async def test_an_explicit_shard_is_taken_whatever_the_key(connect: Connect) -> 
         with pytest.raises(ShardNotFound):
             producer.send_nowait(b"x", shard=99)
         assert (await producer.send(b"x", shard=children[1])).shard == children[1]
-        assert producer._pending_bytes == 0
+        assert producer._pending.size_bytes == 0
 
 
 async def test_the_topics_compression_is_used(connect: Connect) -> None:
@@ -185,7 +185,7 @@ async def test_the_topics_compression_is_used(connect: Connect) -> None:
     topic = FakeTopic()
     topic.config.stream.compression = ZSTD
     async with topic, connect(topic).producer("default/t") as producer:
-        assert producer._codec == 1
+        assert producer._map.codec == 1
         ack = await producer.send(b"x" * 100_000)
         assert topic.shards[0].records[ack.offset].value == b"x" * 100_000
 
@@ -296,7 +296,7 @@ async def test_memory_is_bounded(connect: Connect) -> None:
             with pytest.raises(Overloaded):
                 for _ in range(1_000):
                     producer.send_nowait(bytes(1_000))
-            assert producer._pending_bytes < 203_000
+            assert producer._pending.size_bytes < 203_000
             with pytest.raises(AppendTimeout) as told:
                 await producer.ready(timeout_s=0.01)
             assert not told.value.outcome_unknown
@@ -362,8 +362,8 @@ async def test_a_fenced_producer_ends(connect: Connect) -> None:
             for call in (flushing, former.flush(), former.send(b"x"), former.ready()):
                 with pytest.raises(ProducerFenced):
                     await call
-            assert former._budget.bytes_in_flight == 0
-            former._untold = None
+            assert former._pending.budget.bytes_in_flight == 0
+            former._pending.untold = None
         assert [record.value for record in topic.shards[0].records] == [b"former", b"later"]
 
 

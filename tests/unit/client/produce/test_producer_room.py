@@ -57,7 +57,7 @@ async def test_all_who_wait_are_told_at_once(connect: Connect) -> None:
         fill(topic.brokers[0])
         fill(topic.brokers[1])
         sending = [asyncio.create_task(producer.send(b"%d" % number, key=b"k")) for number in (1, 2)]
-        await until(lambda: producer._next_order == 3)
+        await until(lambda: producer._core.next_order == 3)
         flushing = asyncio.create_task(producer.flush())
         for each in (*sending, flushing):
             await refused(each, unknown=True)
@@ -65,7 +65,7 @@ async def test_all_who_wait_are_told_at_once(connect: Connect) -> None:
         await refused(producer.send(b"not taken"), unknown=False)
         await refused(producer.send_batch([b"not taken"]), unknown=False)
         await refused(producer.send(b"not taken", shard=0), unknown=False)
-        assert producer._next_order == 3
+        assert producer._core.next_order == 3
         await refused(producer.flush(), unknown=True)
         for bad in (cast(Any, "text"), cast(Any, [])):
             with pytest.raises(InvalidArgument):

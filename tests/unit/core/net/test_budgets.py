@@ -26,7 +26,7 @@ async def test_writers_wait_for_each_other_when_their_client_has_much_in_flight(
     first, second = await opened_writer(here), await opened_writer(there)
     first.append_nowait(b"v" * 2_000)
     second.append_nowait(b"v")
-    await until(lambda: first._connections.appends.batches_in_flight == 2)
+    await until(lambda: first._pending.budget.batches_in_flight == 2)
     waiting = asyncio.create_task(second.ready())
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -59,7 +59,7 @@ class Case:
         self.connections, self.writer, self.calls = connections, writer, HeldCalls()
         assert writer._runner is not None
         self.runner = writer._runner
-        self.runner._calls = cast(Any, self.calls)
+        self.runner._host.calls = cast(Any, self.calls)
 
     async def append(self, *names: str) -> None:
         """Append one record, acked by these replicas."""
