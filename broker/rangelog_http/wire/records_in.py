@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from rangelog import AppendRecord
 from rangelog.errors import InvalidArgument
@@ -142,7 +142,12 @@ def _at(where: str, value: Any, pointer: tuple[str, ...]) -> bytes | None:
 
 
 def _parsed(text: bytes, what: str) -> Any:
+    """Return a JSON value as other programs read it: UTF-8, without the numbers that only Python knows."""
     try:
-        return json.loads(text)
+        return json.loads(text.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what} is not JSON ({str(error)[:100]}): no record was sent") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")

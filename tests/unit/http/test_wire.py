@@ -112,6 +112,11 @@ def test_lines() -> None:
         (b'{"id": 1}\n{"id": \n{"id": 3}', "line 2 is not JSON.*no record"),
         (b"\n \n", "no lines"),
         (b"1\n" * 4, "more than 3 lines"),
+        (b'1\n{"id": NaN}', "line 2 is not JSON"),
+        (b"-Infinity", "line 1 is not JSON"),
+        (b"1\n2\x00", "line 2 is not JSON"),
+        (b'"\xed\xa0\x80"', "line 1 is not JSON"),
+        (b"\xef\xbb\xbf1", "line 1 is not JSON"),
         (b'{"id": {}}', "line 1: the key.*no record was sent"),
     ):
         with pytest.raises(InvalidArgument, match=where):
