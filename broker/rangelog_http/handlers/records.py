@@ -23,6 +23,8 @@ HEADER_PREFIX = b"x-rangelog-header-"
 ACKS = ("durable", "none")
 _SENT = frozenset({"key", "key_pointer", "ack", "shard"})
 _READ = frozenset({"from", "limit", "wait_ms"})
+_BYTES = "surrogateescape"
+"""Keeps the bytes of a key that is no UTF-8."""
 
 Query = dict[str, str]
 
@@ -89,7 +91,7 @@ class RecordHandlers:
         return _json(200, {"records": [record_object(each) for each in found.records], "next": token}, more)
 
     def _given(self, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> Given:
-        key: bytes | None = query["key"].encode("utf-8", "surrogateescape") if "key" in query else None
+        key: bytes | None = query["key"].encode("utf-8", _BYTES) if "key" in query else None
         kept: dict[str, bytes] = {}
         ms: int | None = None
         for name, value in headers:
@@ -110,7 +112,8 @@ def query_of(query_string: bytes) -> Query:
     if not query_string:
         return {}
     try:
-        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=16)
+        text = query_string.decode("utf-8", _BYTES)
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=16, errors=_BYTES)
     except ValueError as error:
         raise InvalidArgument(f"the query: {error}") from None
     query = dict(pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -132,6 +133,23 @@ async def test_a_strange_query_of_a_post(call: RestCaller, target: str) -> None:
 async def test_a_strange_query_of_a_get(call: RestCaller, target: str) -> None:
     """With one sentence of what there is."""
     assert (await call("GET", f"{RECORDS}?{target}")).status == 400
+
+
+async def test_every_byte_of_a_key_is_kept(call: RestCaller, client: Client) -> None:
+    """Of UTF-8 or not; the SDK reads the same. What is no text elsewhere in a query is refused."""
+    for key in ("%ff", "%fe", "%C3%A9", "a%00b", "a+b", ""):
+        assert (await call("POST", f"{RECORDS}?key={key}", raw=[b"x"], headers={})).status == 200
+    keys = [b"\xff", b"\xfe", "é".encode(), b"a\0b", b"a b", b""]
+    assert [record.key async for record in client.topic_reader("t")] == keys
+    assert [base64.b64decode(each["key_base64"]) for each in (await call("GET", RECORDS)).body["records"][:2]] == keys[
+        :2
+    ]
+    for target in ("ack=%ff", "%ff=1", "key_pointer=%ff", "shard=%ff"):
+        refused = await call("POST", f"{RECORDS}?{target}", raw=[b"{}"], headers={})
+        assert refused.status == 400 and refused.body["message"].isprintable(), target
+    assert (await call("GET", f"{RECORDS}?from=%ff")).status == 400
+    odd = await call("POST", f"{RECORDS}?key_pointer=/%ff", raw=[b'{"a": 1}\n'], headers=LINES)
+    assert odd.status == 200
 
 
 async def test_bodies_that_are_refused(call: RestCaller) -> None:
