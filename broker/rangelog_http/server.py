@@ -2,7 +2,8 @@
 
 What holds: the head of a request, its trailers too, is bounded before it is kept, and trailers are no headers of a request.
 A request whose length is said in two ways is refused, so that no proxy and this server can disagree where it ends. An offer of
-another protocol is not taken up. Of requests that come before their turn no more are kept than one step of the parser has.
+another protocol is not taken up. Of requests that come before their turn no more are kept than one step of the parser has. A
+client that reads nothing of its answer for too long loses its connection.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rangelog_server_common.http_server import HEAD_BYTES_MAX, HeadInTime
 
 STEP_BYTES = 4 * 1024
 """Parsed at a time."""
+UNREAD_TIMEOUT_S = 30.0
 
 
 class _HeldFlow(FlowControl):
@@ -151,4 +153,43 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
 
 
 class BoundedHead(HeadInTime, _StepwiseRequests):
-    """One connection."""
+    """One connection. It is ended where its client reads nothing of an answer for too long."""
+
+    unread_timeout_s = UNREAD_TIMEOUT_S
+    _unread: asyncio.TimerHandle | None = None
+    _has_read = False
+
+    def pause_writing(self) -> None:
+        """Part of asyncio.Protocol."""
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        """Part of asyncio.Protocol."""
+        self._has_read = True
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn."""
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._await_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Part of asyncio.Protocol."""
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+    def _await_reading(self) -> None:
+        if self._unread is None:
+            self._has_read = False
+            self._unread = self.loop.call_later(self.unread_timeout_s, self._look)
+
+    def _look(self) -> None:
+        self._unread = None
+        if self.transport.get_write_buffer_size():
+            if self._has_read:
+                self._await_reading()
+            else:
+                self.transport.abort()

@@ -18,6 +18,7 @@ from rangelog_http.wire.encodings import decoded
 from rangelog_http.wire.json_pointers import parse_pointer
 from rangelog_http.wire.records_in import LINES_TYPES, Given, records_of
 from rangelog_http.wire.records_out import dumped, lines_of, outcome_object, record_object, start_of, token_of
+from rangelog_server_common.http_guard import KeptShare
 
 HEADER_PREFIX = b"x-rangelog-header-"
 ACKS = ("durable", "none")
@@ -48,18 +49,31 @@ class RecordHandlers:
         self._pointers = {topic: parse_pointer(text) for topic, text in settings.key_pointers.items()}
 
     async def post(
-        self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]], body: bytes
+        self,
+        caller: Caller,
+        topic: str,
+        query: Query,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        share: KeptShare,
     ) -> RecordsAnswer:
-        """Send the records of a body. Raises RangelogError: no record was sent, or the outcome of the only one."""
+        """Send the records of a body; `share`: what its bytes count to.
+
+        Raises RangelogError: no record was sent, or the outcome of the only one.
+        """
         _check_known(query, _SENT)
         ack = query.get("ack", ACKS[0])
         if ack not in ACKS:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
         shard = _number(query, "shard", None, 0, (1 << 64) - 1)
         known = dict(headers)
-        body = decoded(body, known.get(b"content-encoding", b"").decode("latin-1"), send.BYTES_MAX)
+        plain = decoded(body, known.get(b"content-encoding", b"").decode("latin-1"), send.BYTES_MAX)
+        kept_bytes = len(body) + (len(plain) if plain is not body else 0)
+        share.keep(kept_bytes)
         content_type = known.get(b"content-type", b"").decode("latin-1")
-        found = records_of(body, content_type, self._given(topic, query, headers), send.RECORDS_MAX)
+        found = records_of(plain, content_type, self._given(topic, query, headers), send.RECORDS_MAX)
+        if found.is_batch:
+            share.keep(kept_bytes + len(plain))
         if ack == "none":
             await self._sends.send_unacked(caller, topic, found.records, shard=shard)
             return _json(202, {"acked": False, "sent": len(found.records)})

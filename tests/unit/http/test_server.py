@@ -137,3 +137,23 @@ async def test_a_flood_of_requests_before_their_turn_waits_in_the_socket(echo: E
             assert len(connection.pipeline) <= kept_max
     writer.close()
     assert len(echo.came) == count + 1 and abs(answers - count) < count // 20  # one may be cut by two reads
+
+
+async def test_a_client_that_reads_nothing_loses_its_connection(echo: Echo, server: HttpServer) -> None:
+    """Whether the rest of its answer is large or small; one that reads slowly has all of it."""
+    server._server.config.http_protocol_class.unread_timeout_s = 0.2  # type: ignore[attr-defined, union-attr]
+    connections = server._server.server_state.connections
+    for size, head in ((40 << 20, POST), (40 << 20, POST + b"Connection: close\r\n"), (3 << 20, POST)):
+        reader, writer = await asyncio.open_connection(*server.address, limit=1 << 10)  # type: ignore[attr-defined]
+        writer.write(head + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
+        await until(lambda: len(connections) == 1, "it is connected")
+        if size > 3 << 20:
+            await until(lambda: not connections, "it is disconnected")
+        else:
+            came = 0
+            async with asyncio.timeout(60):
+                while came < size:
+                    came += len(await reader.read(1 << 16))
+                    await asyncio.sleep(0.01)
+        writer.transport.abort()
+        await until(lambda: not connections, "it is gone")
