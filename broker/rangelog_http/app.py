@@ -1,19 +1,24 @@
 """The application: records as bare ASGI, at the lowest cost per request, and everything else by FastAPI.
 
-What holds: who asks is known before a body is read; a body is bounded before it is kept. Rights and quotas are the verbs'.
+What holds: who asks is known before a body is read; a body is bounded before it is kept, and so are all bodies and all unread
+answers together. A read whose client is gone ends. Rights and quotas are the verbs'.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, NoReturn
 
 from fastapi import APIRouter, Body, FastAPI, Header, Query
 from pydantic import BaseModel, Field
 
-from rangelog.errors import InvalidArgument, RangelogError
+from rangelog.errors import InvalidArgument, Overloaded, RangelogError
 from rangelog_broker.door import DoorContext
 from rangelog_broker.verbs import send
 from rangelog_broker.verbs.caller import Caller
+from rangelog_core.limits import MIB
 from rangelog_core.net.acting import acting_for
 from rangelog_core.net.principals import Port, Principal
 from rangelog_core.quotas import Measure
@@ -25,7 +30,7 @@ from rangelog_http.settings import HttpSettings
 from rangelog_server_common.http_answers import error_response, possible
 from rangelog_server_common.http_app import json_app
 from rangelog_server_common.http_callers import PATH_LENGTH_MAX, CallerGuard
-from rangelog_server_common.http_guard import App, Bodies, Message, Receive, Refusal, Send
+from rangelog_server_common.http_guard import App, Bodies, KeptBytes, KeptShare, Message, Receive, Refusal, Send
 from rangelog_server_common.quotas.guard import client_of
 from rangelog_server_common.tokens.bounds import bounds_of
 
@@ -33,6 +38,13 @@ REQUESTS_MAX = 4_000
 """That run at once: the most connections, each with one."""
 BODIES_MAX = 1_000
 BODY_TIMEOUT_S = 30.0
+BODIES_BYTES_MAX = 256 * MIB
+"""Of all requests that are received or run, with what they become once decoded."""
+ANSWERS_BYTES_MAX = 256 * MIB
+"""Of all answers that are not written yet."""
+ANSWER_TIMEOUT_S = 120.0
+PART_BYTES = 64 * 1024
+"""Of an answer at a time: what follows waits here until the client has read."""
 _ABOUT = (
     "Records in and out of topics with any HTTP client: any broker serves it. Where the cluster has a token, send it as "
     "`Authorization: Bearer TOKEN`."
@@ -127,6 +139,7 @@ class Application(CallerGuard):
             verifier=context.verifier, quotas=context.quotas,
         )  # fmt: skip
         self._batches = Bodies(bytes_max=send.BYTES_MAX, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX)
+        self._bodies_kept, self._answers_kept = KeptBytes(BODIES_BYTES_MAX), KeptBytes(ANSWERS_BYTES_MAX)
         self._records = RecordHandlers(context.sends, context.reads, settings)
         self._callers = context.rights
 
@@ -140,15 +153,20 @@ class Application(CallerGuard):
         self._check_connection(scope)
         principal = self._caller(scope, known)
         method = scope["method"]
-        body = await self._batches.read(known, receive) if method == "POST" else b""
-        async with self._runs():
-            with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
-                await self._hold_call(principal)
-                answer = await self._answer(method, topic, principal, scope["query_string"], headers, body)
-        await send({"type": "http.response.start", "status": answer.status, "headers": [
-            (b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(answer.body)), *answer.headers,
-        ]})  # fmt: skip
-        await send({"type": "http.response.body", "body": answer.body})
+        with self._bodies_kept.share() as share:
+            body = await self._batches.read(known, receive, share) if method == "POST" else b""
+            async with self._runs():
+                with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
+                    await self._hold_call(principal)
+                    async with _while_there(receive if method == "GET" else None):
+                        answer = await self._answer(
+                            method, topic, principal, scope["query_string"], headers, body, share
+                        )
+            del body
+        with self._answers_kept.share() as share:
+            if not share.fits(len(answer.body)) and method == "GET":  # what was sent is answered in any case
+                raise Overloaded(f"answers that are not read keep {ANSWERS_BYTES_MAX} bytes: try again")
+            await _write(answer, send)
 
     async def _answer(
         self,
@@ -158,12 +176,13 @@ class Application(CallerGuard):
         query: bytes,
         headers: list[tuple[bytes, bytes]],
         body: bytes,
+        share: KeptShare,
     ) -> RecordsAnswer:
         caller = Caller(self._callers, lambda *_: None)
         caller.admitted(principal)
         with acting_for(principal, bounds_of(principal)):
             if method == "POST":
-                return await self._records.post(caller, topic, query_of(query), headers, body)
+                return await self._records.post(caller, topic, query_of(query), headers, body, share)
             if method == "GET":
                 return await self._records.get(caller, topic, query_of(query), headers)
         raise Refusal(405, InvalidArgument("records are sent with POST and read with GET"))
@@ -179,6 +198,38 @@ class Application(CallerGuard):
     async def _hold_call(self, principal: Principal | None) -> None:
         if self._quotas is not None and self._quotas.book.any and (who := client_of(principal)) is not None:
             await self._quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+
+
+async def _write(answer: RecordsAnswer, send: Send) -> None:
+    """Send an answer as fast as the client reads it; after ANSWER_TIMEOUT_S the server ends the connection."""
+    body = memoryview(answer.body)
+    headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(body)), *answer.headers]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            for at in range(0, max(1, len(body)), PART_BYTES):
+                end = at + PART_BYTES
+                await send({"type": "http.response.body", "body": bytes(body[at:end]), "more_body": end < len(body)})
+
+
+@asynccontextmanager
+async def _while_there(receive: Receive | None) -> AsyncGenerator[None, None]:
+    """End what runs in an `async with` block once the client has gone. None: it goes on all the same."""
+    if receive is None:
+        yield
+        return
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    async with asyncio.timeout(None) as limit:
+        watching = asyncio.create_task(gone())
+        try:
+            yield
+        finally:
+            watching.cancel()
 
 
 def topic_of(path: str) -> str | None:

@@ -1,60 +1,195 @@
 """The door's HTTP server: httptools parses, uvicorn serves, with the limits of this port.
 
-What holds: the head of a request, its trailers too, is bounded before it is kept; a request whose length is said in two ways is
-refused, so that no proxy and this server can disagree where it ends.
+What holds: the head of a request, its trailers too, is bounded before it is kept, and trailers are no headers of a request.
+A request whose length is said in two ways is refused, so that no proxy and this server can disagree where it ends. An offer of
+another protocol is not taken up. Of requests that come before their turn no more are kept than one step of the parser has. A
+client that reads nothing of its answer for too long loses its connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rangelog_server_common.http_server import HEAD_BYTES_MAX, HeadInTime
 
+STEP_BYTES = 4 * 1024
+"""Parsed at a time."""
+UNREAD_TIMEOUT_S = 30.0
 
-class BoundedHead(HeadInTime, HttpToolsProtocol):  # type: ignore[misc]
-    """One connection."""
+
+class _HeldFlow(FlowControl):
+    """Does not resume reading while there are bytes that are not parsed."""
+
+    held = False
+
+    def resume_reading(self) -> None:
+        """Called by uvicorn, whenever a request is received or answered."""
+        if not self.held:
+            super().resume_reading()
+
+
+class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
+    """One connection, as its parser has it."""
+
+    flow: _HeldFlow
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self._unparsed = b""
         self._head_bytes = 0
+        self._held_bytes = 0  # since the parser called last: it may hold them, of a name or value that has not ended
+        self._has_called = False
         self._in_head = False
+        self._offered = False  # another protocol, by the request whose head is parsed
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Part of asyncio.Protocol."""
+        super().connection_made(transport)
+        self.flow = _HeldFlow(transport)
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio.Protocol."""
-        if self._in_head:  # what the parser holds of a name or value that has not ended
-            self._take(len(data))
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self.send_400_response("The head of the request is too large.")
-                return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._unparsed += data
+        self._parse()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Part of asyncio.Protocol."""
+        self._unparsed = b""
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn."""
+        super().on_response_complete()
+        if self._unparsed:
+            self._parse()
+            if not self.cycle.response_complete:
+                self._unset_keepalive_if_required()
+
+    # ---- called by the parser
 
     def on_message_begin(self) -> None:
-        """Called by the parser."""
-        self._head_bytes, self._in_head = 0, True
+        """A request begins."""
+        self._head_bytes, self._has_called, self._in_head, self._offered = 0, True, True, False
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Called by the parser."""
-        self._check(len(url))
+        """A part of its target is there."""
+        self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by the parser, for a trailer too."""
-        self._check(len(name) + len(value))
-        super().on_header(name, value)
+        """A header is there, or a trailer, which is dropped: who asks was known by the headers."""
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Called by the parser."""
-        self._in_head = False
-        super().on_headers_complete()
+        """The head is there."""
+        self._has_called, self._in_head = True, False
+        self._offered = self.parser.should_upgrade()
+        if not self._offered:
+            super().on_headers_complete()
+        elif self.parser.get_method() == b"CONNECT":
+            raise ValueError("this is no proxy")
 
-    def _take(self, size_bytes: int) -> None:
-        self._head_bytes += size_bytes
+    def on_body(self, body: bytes) -> None:
+        """A part of the body is there."""
+        self._has_called = True
+        super().on_body(body)
 
-    def _check(self, size_bytes: int) -> None:
+    def on_message_complete(self) -> None:
+        """The request is there."""
+        self._has_called = True
+        if not self._offered:
+            super().on_message_complete()
+
+    # ---- inside
+
+    def _parse(self) -> None:
+        """Parse step by step, until a request waits for its turn."""
+        given, at = self._unparsed, 0
+        while at < len(given) and not self.pipeline and not self.transport.is_closing():
+            step = given[at : at + STEP_BYTES]
+            at += len(step)
+            self._has_called = False
+            try:
+                self.parser.feed_data(step)
+            except httptools.HttpParserUpgrade as offer:
+                given, at = self._head_without_offer() + step[offer.args[0] :] + given[at:], 0
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                continue
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+            self._held_bytes = 0 if self._has_called else self._held_bytes + len(step)
+            if self._held_bytes > HEAD_BYTES_MAX:
+                self.send_400_response("The head of the request is too large.")
+        self._unparsed = given[at:] if self.pipeline else b""
+        if self._unparsed:
+            self.flow.held = True
+            self.flow.pause_reading()
+        elif self.flow.held:
+            self.flow.held = False
+            self.flow.resume_reading()
+
+    def _head_without_offer(self) -> bytes:
+        """Return the head as if the client had offered no other protocol: the parser takes what follows for that protocol."""
+        line = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        kept = (b"%s: %s\r\n" % each for each in self.headers if each[0] != b"upgrade")
+        return line + b"".join(kept) + b"\r\n"
+
+    def _count(self, size_bytes: int) -> None:
         """Raise ValueError, which the parser makes an error of the request."""
-        self._take(size_bytes)
-        if self._head_bytes > 2 * HEAD_BYTES_MAX:
+        self._has_called = self._has_called or self._in_head
+        self._head_bytes += size_bytes
+        if self._head_bytes > HEAD_BYTES_MAX:
             raise ValueError("the head of the request is too large")
+
+
+class BoundedHead(HeadInTime, _StepwiseRequests):
+    """One connection. It is ended where its client reads nothing of an answer for too long."""
+
+    unread_timeout_s = UNREAD_TIMEOUT_S
+    _unread: asyncio.TimerHandle | None = None
+    _has_read = False
+
+    def pause_writing(self) -> None:
+        """Part of asyncio.Protocol."""
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        """Part of asyncio.Protocol."""
+        self._has_read = True
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn."""
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._await_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Part of asyncio.Protocol."""
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+    def _await_reading(self) -> None:
+        if self._unread is None:
+            self._has_read = False
+            self._unread = self.loop.call_later(self.unread_timeout_s, self._look)
+
+    def _look(self) -> None:
+        self._unread = None
+        if self.transport.get_write_buffer_size():
+            if self._has_read:
+                self._await_reading()
+            else:
+                self.transport.abort()

@@ -1,16 +1,17 @@
 """The checks of every request over HTTP before an application looks at it: number and time of requests, and their bodies.
 
 What holds: no more requests than the limit run at once, and none for longer than its limit; a body is never held beyond its
-limit, and of bodies that are held back there is a bounded number, of which the one that has waited longest goes. An error is
-answered once, in the form of the interface; one that is a defect is logged.
+limit, and of bodies that are held back there is a bounded number, of which the one that has waited longest goes; their bytes
+together are bounded in the same way where they count to a share. An error is answered once, in the form of the interface; one
+that is a defect is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from rangelog_core.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, RoleForbids
@@ -94,6 +95,42 @@ def refused_role(error: RangelogError) -> RoleForbids:
     return error if isinstance(error, RoleForbids) else RoleForbids(error.message)
 
 
+class KeptBytes:
+    """What the requests of an interface keep in memory, together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.size_bytes = 0
+
+    @contextmanager
+    def share(self) -> Generator[KeptShare, None, None]:
+        """Return the share of one request, which keeps nothing after the `with` block."""
+        share = KeptShare(self)
+        try:
+            yield share
+        finally:
+            share.fits(0)
+
+
+class KeptShare:
+    """What one request keeps in memory."""
+
+    def __init__(self, of: KeptBytes) -> None:
+        self._of = of
+        self._size_bytes = 0
+
+    def fits(self, size_bytes: int) -> bool:
+        """Note that the request keeps so many bytes now; return whether all requests together are within their limit."""
+        self._of.size_bytes += size_bytes - self._size_bytes
+        self._size_bytes = size_bytes
+        return self._of.size_bytes <= self._of.bytes_max
+
+    def keep(self, size_bytes: int) -> None:
+        """The same. Raises Overloaded where they are above it."""
+        if not self.fits(size_bytes):
+            raise Overloaded(f"requests keep {self._of.bytes_max} bytes, the limit of this interface: try again")
+
+
 class Bodies:
     """The bodies that are being received by one interface."""
 
@@ -102,10 +139,13 @@ class Bodies:
         self._bytes_max = bytes_max
         self._timeout_s = timeout_s
         self._count_max = count_max
-        self._limits: dict[asyncio.Timeout, None] = {}  # of those that are being received
+        self._limits: dict[asyncio.Timeout, KeptShare | None] = {}  # of those that are being received
 
-    async def read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        """Return a body, whole. Raises Refusal: it is too large, late, or ends early."""
+    async def read(self, headers: dict[bytes, bytes], receive: Receive, share: KeptShare | None = None) -> bytes:
+        """Return a body, whole; `share`: what it counts to.
+
+        Raises Refusal: it is too large, late, or ends early; Overloaded: there is no room for it.
+        """
         too_large = Refusal(413, InvalidArgument(f"the body is above the limit of {self._bytes_max} bytes"))
         stated = headers.get(b"content-length", b"0")
         if len(stated) > 20 or int(stated) > self._bytes_max:
@@ -114,7 +154,7 @@ class Bodies:
             raise too_large
         body = bytearray()
         try:
-            async with self._receiving():
+            async with self._receiving(share) as limit:
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
@@ -125,6 +165,9 @@ class Bodies:
                         if message.get("more_body", False):
                             await self._discard(receive)
                         raise too_large
+                    while share is not None and not share.fits(len(body)):
+                        if self._end_longest() in (limit, None):
+                            share.keep(len(body))
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
@@ -132,19 +175,27 @@ class Bodies:
             raise Refusal(408, late) from None
 
     @asynccontextmanager
-    async def _receiving(self) -> AsyncGenerator[None, None]:
+    async def _receiving(self, share: KeptShare | None = None) -> AsyncGenerator[asyncio.Timeout, None]:
         """Raise TimeoutError where a body does not come in time, or has waited longest of too many."""
         async with asyncio.timeout(self._timeout_s) as limit:
-            self._limits[limit] = None
+            self._limits[limit] = share
             if len(self._limits) > self._count_max:
-                longest = next(iter(self._limits))
-                del self._limits[longest]
-                if not longest.expired():
-                    longest.reschedule(asyncio.get_running_loop().time())
+                self._end_longest()
             try:
-                yield
+                yield limit
             finally:
                 self._limits.pop(limit, None)
+
+    def _end_longest(self) -> asyncio.Timeout | None:
+        """End the body that has waited longest, and return its limit; None: each one ends already."""
+        longest = next(iter(self._limits), None)
+        if longest is not None:
+            share = self._limits.pop(longest)
+            if share is not None:
+                share.fits(0)
+            if not longest.expired():
+                longest.reschedule(asyncio.get_running_loop().time())
+        return longest
 
     async def _discard(self, receive: Receive) -> None:
         """Read on for a while: a client that still sends would find the connection broken in place of its answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ class RestCaller:
         came: list[Any] = []
 
         async def receive() -> Any:
-            return incoming.pop(0) if incoming else {"type": "http.disconnect"}
+            return incoming.pop(0) if incoming else await asyncio.Event().wait()  # it stays for its answer
 
         async def send(message: Any) -> None:
             came.append(message)

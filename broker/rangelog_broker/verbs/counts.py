@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rangelog import AppendRecord, TopicRecord
 from rangelog_server_common.metrics.tally import DurationTally
 
 
@@ -57,4 +58,12 @@ class ReadCounts:
     """That were answered."""
     read_records: int = 0
     read_bytes: int = 0
-    """Of keys and values."""
+    """Of keys, values, and headers."""
+
+
+def size_of(record: AppendRecord | TopicRecord) -> int:
+    """Return the bytes of a record that limits and quotas count: value, key, and headers."""
+    size_bytes = len(record.value) + len(record.key or b"")
+    for name, value in (record.headers or {}).items():
+        size_bytes += len(name) + len(value)
+    return size_bytes

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from rangelog import Client, Cut, TopicReader, TopicRecord
 from rangelog.errors import InvalidArgument, Overloaded
 from rangelog_broker.verbs.caller import Caller
-from rangelog_broker.verbs.counts import ReadCounts
+from rangelog_broker.verbs.counts import ReadCounts, size_of
 from rangelog_core.limits import MIB
 from rangelog_core.quotas import Measure, charge
 from rangelog_core.rights import Verb
@@ -95,7 +95,7 @@ class Reads:
         found = await self._up_to_the_end(name, start, records_max)
         if not found.records and wait_s and await self._comes(name, found.position, wait_s):
             found = await self._up_to_the_end(name, found.position, records_max)
-        size_bytes = sum(map(_size_of, found.records))
+        size_bytes = sum(map(size_of, found.records))
         self.counts.reads += 1
         self.counts.read_records += len(found.records)
         self.counts.read_bytes += size_bytes
@@ -121,7 +121,7 @@ class Reads:
             async with aclosing(_records_of(reader)) as each:
                 async for record in each:
                     records.append(record)
-                    size_bytes += _size_of(record)
+                    size_bytes += size_of(record)
                     if len(records) >= records_max or size_bytes >= BYTES_MAX:
                         break
                 return ReadRecords(records, reader.position())
@@ -148,7 +148,3 @@ class Reads:
 
 def _records_of(reader: TopicReader) -> AsyncGenerator[TopicRecord, None]:
     return cast(AsyncGenerator[TopicRecord, None], aiter(reader))
-
-
-def _size_of(record: TopicRecord) -> int:
-    return len(record.value) + len(record.key or b"")

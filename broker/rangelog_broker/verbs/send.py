@@ -17,7 +17,7 @@ from typing import Any
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
 from rangelog.errors import AppendTimeout, InvalidArgument, Overloaded, RangelogError, RequestTimeout
 from rangelog_broker.verbs.caller import Caller
-from rangelog_broker.verbs.counts import SendCounts
+from rangelog_broker.verbs.counts import SendCounts, size_of
 from rangelog_core.limits import MIB
 from rangelog_core.quotas import Measure
 from rangelog_core.rights import Verb
@@ -122,7 +122,7 @@ class Sends:
     ) -> list[asyncio.Future[ProducerAck] | RangelogError]:
         """Hand records to the topic's producer; return what will be their outcomes."""
         name = str(parse_topic_name(topic))
-        size_bytes = sum(len(each.value) + len(each.key or b"") for each in records)
+        size_bytes = sum(map(size_of, records))
         if not 1 <= len(records) <= RECORDS_MAX or size_bytes > BYTES_MAX:
             raise InvalidArgument(
                 f"{len(records)} records of {size_bytes} bytes: a request has 1 to {RECORDS_MAX} of up to {BYTES_MAX} bytes"

@@ -18,11 +18,14 @@ from rangelog_http.wire.encodings import decoded
 from rangelog_http.wire.json_pointers import parse_pointer
 from rangelog_http.wire.records_in import LINES_TYPES, Given, records_of
 from rangelog_http.wire.records_out import dumped, lines_of, outcome_object, record_object, start_of, token_of
+from rangelog_server_common.http_guard import KeptShare
 
 HEADER_PREFIX = b"x-rangelog-header-"
 ACKS = ("durable", "none")
 _SENT = frozenset({"key", "key_pointer", "ack", "shard"})
 _READ = frozenset({"from", "limit", "wait_ms"})
+_BYTES = "surrogateescape"
+"""Keeps the bytes of a key that is no UTF-8."""
 
 Query = dict[str, str]
 
@@ -46,18 +49,31 @@ class RecordHandlers:
         self._pointers = {topic: parse_pointer(text) for topic, text in settings.key_pointers.items()}
 
     async def post(
-        self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]], body: bytes
+        self,
+        caller: Caller,
+        topic: str,
+        query: Query,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        share: KeptShare,
     ) -> RecordsAnswer:
-        """Send the records of a body. Raises RangelogError: no record was sent, or the outcome of the only one."""
+        """Send the records of a body; `share`: what its bytes count to.
+
+        Raises RangelogError: no record was sent, or the outcome of the only one.
+        """
         _check_known(query, _SENT)
         ack = query.get("ack", ACKS[0])
         if ack not in ACKS:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
         shard = _number(query, "shard", None, 0, (1 << 64) - 1)
         known = dict(headers)
-        body = decoded(body, known.get(b"content-encoding", b"").decode("latin-1"), send.BYTES_MAX)
+        plain = decoded(body, known.get(b"content-encoding", b"").decode("latin-1"), send.BYTES_MAX)
+        kept_bytes = len(body) + (len(plain) if plain is not body else 0)
+        share.keep(kept_bytes)
         content_type = known.get(b"content-type", b"").decode("latin-1")
-        found = records_of(body, content_type, self._given(topic, query, headers), send.RECORDS_MAX)
+        found = records_of(plain, content_type, self._given(topic, query, headers), send.RECORDS_MAX)
+        if found.is_batch:
+            share.keep(kept_bytes + len(plain))
         if ack == "none":
             await self._sends.send_unacked(caller, topic, found.records, shard=shard)
             return _json(202, {"acked": False, "sent": len(found.records)})
@@ -89,7 +105,7 @@ class RecordHandlers:
         return _json(200, {"records": [record_object(each) for each in found.records], "next": token}, more)
 
     def _given(self, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> Given:
-        key: bytes | None = query["key"].encode("utf-8", "surrogateescape") if "key" in query else None
+        key: bytes | None = query["key"].encode("utf-8", _BYTES) if "key" in query else None
         kept: dict[str, bytes] = {}
         ms: int | None = None
         for name, value in headers:
@@ -110,7 +126,8 @@ def query_of(query_string: bytes) -> Query:
     if not query_string:
         return {}
     try:
-        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=16)
+        text = query_string.decode("utf-8", _BYTES)
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=16, errors=_BYTES)
     except ValueError as error:
         raise InvalidArgument(f"the query: {error}") from None
     query = dict(pairs)

@@ -1,6 +1,7 @@
 """The content encodings of request bodies, undone within a limit. No I/O.
 
-What holds: no more is decompressed than the limit and one byte, whatever a body claims.
+What holds: no more is decompressed than the limit and one byte, whatever a body claims, and a body of many empty parts is
+refused: each costs time, and has no bytes that a limit would count.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import zstandard
 from rangelog.errors import InvalidArgument, RecordTooLarge
 
 _WINDOW_BYTES_MAX = 8 * 1024 * 1024
+PARTS_MAX = 100
+"""Members of gzip, or frames of zstd, in one body."""
 _STEP_BYTES = 256
 """Of zstd at a time: it becomes 8 MiB at most, since a block of 4 bytes becomes 128 KiB."""
 
@@ -34,6 +37,8 @@ def decoded(body: bytes, encoding: str, bytes_max: int) -> bytes:
     undo = _ENCODINGS.get(name)
     if undo is None:
         raise InvalidArgument(f"content encoding {name[:40]!r}: there are {', '.join(_ENCODINGS)} and identity")
+    if not body:
+        return body
     try:
         plain = undo(body, bytes_max + 1)
     except (zlib.error, zstandard.ZstdError) as error:
@@ -45,13 +50,13 @@ def decoded(body: bytes, encoding: str, bytes_max: int) -> bytes:
 
 def _gzip(body: bytes, bytes_max: int) -> bytes:
     plain = bytearray()
-    while body:
+    for _ in range(PARTS_MAX):
         one = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         plain += _whole(one, body, bytes_max - len(plain))
-        if len(plain) >= bytes_max:
-            break
         body = one.unused_data.lstrip(b"\0")
-    return bytes(plain)
+        if not body or len(plain) >= bytes_max:
+            return bytes(plain)
+    raise zlib.error(f"it has more than {PARTS_MAX} members")
 
 
 def _deflate(body: bytes, bytes_max: int) -> bytes:
@@ -72,7 +77,7 @@ def _whole(one: zlib._Decompress, body: bytes, bytes_max: int) -> bytes:
 
 def _zstd(body: bytes, bytes_max: int) -> bytes:
     plain = bytearray()
-    while body and len(plain) < bytes_max:
+    for _ in range(PARTS_MAX):
         one = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX).decompressobj()
         at = 0
         while not one.eof and len(plain) < bytes_max:
@@ -81,7 +86,9 @@ def _zstd(body: bytes, bytes_max: int) -> bytes:
             plain += one.decompress(body[at : at + _STEP_BYTES])
             at += _STEP_BYTES
         body = one.unused_data + body[at:]
-    return bytes(plain[:bytes_max])
+        if not body or len(plain) >= bytes_max:
+            return bytes(plain[:bytes_max])
+    raise zstandard.ZstdError(f"it has more than {PARTS_MAX} frames")
 
 
 _ENCODINGS: dict[str, Callable[[bytes, int], bytes]] = {"gzip": _gzip, "deflate": _deflate, "zstd": _zstd}

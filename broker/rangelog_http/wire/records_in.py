@@ -9,10 +9,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from rangelog import AppendRecord
 from rangelog.errors import InvalidArgument
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_http.wire.json_pointers import key_at
 
 RECORDS_TYPE = "application/vnd.rangelog.records+json"
@@ -57,7 +58,7 @@ def records_of(body: bytes, content_type: str, given: Given, records_max: int) -
     if kind == RECORDS_TYPE:
         return Body(_listed(_parsed(body, "the body"), given, records_max), is_batch=True)
     key = given.key
-    if given.pointer and key is None:
+    if given.pointer and key is None and len(body) <= RECORD_SIZE_BYTES_MAX:  # a larger one is refused, and not parsed
         key = key_at(_parsed(body, "the body"), given.pointer)
     return Body([AppendRecord(body, key, given.headers, given.timestamp_ms)], is_batch=False)
 
@@ -142,7 +143,12 @@ def _at(where: str, value: Any, pointer: tuple[str, ...]) -> bytes | None:
 
 
 def _parsed(text: bytes, what: str) -> Any:
+    """Return a JSON value as other programs read it: UTF-8, without the numbers that only Python knows."""
     try:
-        return json.loads(text)
+        return json.loads(text.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what} is not JSON ({str(error)[:100]}): no record was sent") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from rangelog_broker.door import DoorContext
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import BYTES_MAX, Sends
+from rangelog_http import app
 from rangelog_http.answers import status_of
 from rangelog_http.app import Application, bare_app, topic_of
 from rangelog_http.settings import HttpSettings
@@ -134,6 +136,23 @@ async def test_a_strange_query_of_a_get(call: RestCaller, target: str) -> None:
     assert (await call("GET", f"{RECORDS}?{target}")).status == 400
 
 
+async def test_every_byte_of_a_key_is_kept(call: RestCaller, client: Client) -> None:
+    """Of UTF-8 or not; the SDK reads the same. What is no text elsewhere in a query is refused."""
+    for key in ("%ff", "%fe", "%C3%A9", "a%00b", "a+b", ""):
+        assert (await call("POST", f"{RECORDS}?key={key}", raw=[b"x"], headers={})).status == 200
+    keys = [b"\xff", b"\xfe", "é".encode(), b"a\0b", b"a b", b""]
+    assert [record.key async for record in client.topic_reader("t")] == keys
+    assert [base64.b64decode(each["key_base64"]) for each in (await call("GET", RECORDS)).body["records"][:2]] == keys[
+        :2
+    ]
+    for target in ("ack=%ff", "%ff=1", "key_pointer=%ff", "shard=%ff"):
+        refused = await call("POST", f"{RECORDS}?{target}", raw=[b"{}"], headers={})
+        assert refused.status == 400 and refused.body["message"].isprintable(), target
+    assert (await call("GET", f"{RECORDS}?from=%ff")).status == 400
+    odd = await call("POST", f"{RECORDS}?key_pointer=/%ff", raw=[b'{"a": 1}\n'], headers=LINES)
+    assert odd.status == 200
+
+
 async def test_bodies_that_are_refused(call: RestCaller) -> None:
     """By their length, unread; once decoded; in the middle of their lines. Nothing of them is in."""
     stated = {"content-length": str(BYTES_MAX + 1)}
@@ -219,6 +238,92 @@ async def test_a_client_that_goes_away_costs_nothing(call: RestCaller, context: 
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert (await call("POST", RECORDS, raw=[b"x"], headers={})).status == 200
+
+
+async def test_a_read_ends_with_its_client(context: DoorContext) -> None:
+    """As the server says that it has gone: it keeps no place among those that wait."""
+    gone = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    scope = {
+        "type": "http", "method": "GET", "path": RECORDS, "query_string": b"wait_ms=60000", "headers": [],
+    }  # fmt: skip
+    application = Application(context, HttpSettings(listen="127.0.0.1:0"))
+    asked = asyncio.ensure_future(application(scope, receive, mock.AsyncMock()))
+    await until(lambda: context.reads.waiting_count == 1, "the poll waits")
+    gone.set()
+    async with asyncio.timeout(10):
+        await asked
+    assert context.reads.waiting_count == 0
+
+
+async def test_all_bodies_together_are_bounded(context: DoorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what they become; the one that is received for longest goes, or else the last one."""
+    monkeypatch.setattr(app, "BODIES_BYTES_MAX", 1_000)
+    application = Application(context, HttpSettings(listen="127.0.0.1:0"))
+    call = RestCaller(application)
+    for raw, more in (
+        (bytes(1_001), {}),
+        (gzip.compress(bytes(990)), {"content-encoding": "gzip"}),
+        (b"1\n" * 300, LINES),
+    ):
+        refused = await call("POST", RECORDS, raw=[raw], headers=more)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    ended = asyncio.Event()
+    answers: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if ended.is_set():
+            await asyncio.Event().wait()
+        ended.set()
+        return {"type": "http.request", "body": bytes(900), "more_body": True}
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": RECORDS, "query_string": b"", "headers": []}
+    slow = asyncio.ensure_future(application(scope, receive, send))
+    await ended.wait()
+    assert (await call("POST", RECORDS, raw=[b"x" * 200], headers={})).status == 200
+    await slow
+    assert answers[0]["status"] == 408
+    assert (await call("POST", RECORDS, raw=[b"y" * 1_000], headers={})).status == 200
+    assert [len(each["value"]) for each in (await call("GET", RECORDS)).body["records"]] == [200, 1_000]
+
+
+async def test_all_answers_together_are_bounded(
+    context: DoorContext, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While they are written: a client that does not read keeps its share."""
+    monkeypatch.setattr(app, "ANSWERS_BYTES_MAX", 1_000)
+    monkeypatch.setattr(app, "PART_BYTES", 100)
+    async with client.producer("t") as producer:
+        await producer.send(bytes(80))
+    application = Application(context, HttpSettings(listen="127.0.0.1:0"))
+    call = RestCaller(application)
+    reads = asyncio.Event()
+    parts: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        parts.append(message)
+        await reads.wait()
+
+    scope = {"type": "http", "method": "GET", "path": RECORDS, "query_string": b"", "headers": []}
+    unread = asyncio.ensure_future(application(scope, receive, send))
+    await until(lambda: bool(parts), "it is written")
+    assert (await call("GET", RECORDS)).status == 429
+    sent = await call("POST", f"{RECORDS}?key=k", raw=[b"1\n" * 60], headers=LINES)
+    assert (sent.status, sent.body["failed"]) == (200, 0)
+    reads.set()
+    await unread
+    found = json.loads(b"".join(each["body"] for each in parts[1:]))
+    assert len(parts) > 5 and found == (await call("GET", f"{RECORDS}?limit=1")).body
 
 
 def test_paths() -> None:

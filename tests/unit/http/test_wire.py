@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rangelog import AppendRecord, Cut, TopicRecord
 from rangelog.errors import InvalidArgument, RecordTooLarge
-from rangelog_http.wire.encodings import decoded
+from rangelog_http.wire.encodings import PARTS_MAX, decoded
 from rangelog_http.wire.json_pointers import key_at, parse_pointer
 from rangelog_http.wire.records_in import RECORDS_TYPE, Given, records_of
 from rangelog_http.wire.records_out import dumped, lines_of, record_object, start_of, token_of
@@ -62,6 +62,16 @@ def test_members_follow_each_other() -> None:
             decoded(b"x", name, 10)
 
 
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_a_bomb_of_empty_parts_takes_no_time(name: str) -> None:
+    """Each is decoded by a decoder of its own, before which what is left of the body is copied."""
+    empty = gzip.compress(b"") if name == "gzip" else zstandard.ZstdCompressor().compress(b"")
+    whole = gzip.compress(b"a") if name == "gzip" else zstandard.ZstdCompressor().compress(b"a")
+    assert decoded(empty * (PARTS_MAX - 1) + whole, name, 10) == b"a"
+    with pytest.raises(InvalidArgument, match=f"more than {PARTS_MAX}"):
+        decoded(empty * 400_000, name, 10)
+
+
 @pytest.mark.parametrize("name", ["gzip", "deflate", "zstd"])
 def test_a_bomb_takes_no_more_memory_than_the_limit(name: str) -> None:
     """A few KiB that are 64 MiB."""
@@ -102,6 +112,11 @@ def test_lines() -> None:
         (b'{"id": 1}\n{"id": \n{"id": 3}', "line 2 is not JSON.*no record"),
         (b"\n \n", "no lines"),
         (b"1\n" * 4, "more than 3 lines"),
+        (b'1\n{"id": NaN}', "line 2 is not JSON"),
+        (b"-Infinity", "line 1 is not JSON"),
+        (b"1\n2\x00", "line 2 is not JSON"),
+        (b'"\xed\xa0\x80"', "line 1 is not JSON"),
+        (b"\xef\xbb\xbf1", "line 1 is not JSON"),
         (b'{"id": {}}', "line 1: the key.*no record was sent"),
     ):
         with pytest.raises(InvalidArgument, match=where):

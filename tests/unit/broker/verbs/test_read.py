@@ -64,8 +64,13 @@ async def test_from_cut_to_cut_everything_comes_once(client: Client, reads: Read
 async def test_an_answer_is_bounded_in_bytes(client: Client, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has one record at least."""
     monkeypatch.setattr(reading, "BYTES_MAX", 100)
-    await send(client, *[b"x" * 1_000] * 3)
-    assert len((await reads.read(CALLER, "t", "earliest")).records) == 1
+    async with client.producer("t") as producer:
+        for headers in ({}, {"h": bytes(1_000)}):
+            await producer.send(bytes(0 if headers else 1_000), key=b"k", headers=headers)
+            await producer.send(b"last", key=b"k")
+    found = await reads.read(CALLER, "t", "earliest")
+    assert len(found.records) == 1
+    assert [len(each.headers) for each in (await reads.read(CALLER, "t", found.position)).records] == [0, 1]
 
 
 async def test_a_read_at_the_end_waits(client: Client, reads: Reads) -> None:

@@ -90,6 +90,10 @@ async def test_what_no_request_may_ask(sends: Sends) -> None:
     many = [b"x" * RECORD_SIZE_BYTES_MAX] * (BYTES_MAX // RECORD_SIZE_BYTES_MAX + 1)
     with pytest.raises(InvalidArgument, match="bytes"):
         await sends.send(CALLER, "t", records(*many))
+    with pytest.raises(
+        InvalidArgument, match="bytes"
+    ):  # its headers count: one line of them may be that of many records
+        await sends.send(CALLER, "t", [AppendRecord(b"", headers={"h": bytes(BYTES_MAX // 1_000)})] * 1_000)
     with pytest.raises(InvalidArgument, match="name"):
         await sends.send(CALLER, "a/b/c", records(b"x"))
     assert sends.topic_count == 0

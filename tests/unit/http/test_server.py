@@ -1,0 +1,159 @@
+"""The server of the door over a loopback socket: where heads and requests end, and what is kept of them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rangelog_core.net.principals import Port
+from rangelog_http.server import STEP_BYTES, BoundedHead
+from rangelog_server_common.http_server import HEAD_BYTES_MAX, HttpServer
+from tests.support.waiting import until
+
+POST = b"POST /a HTTP/1.1\r\nHost: x\r\n"
+
+
+class Echo:
+    """Answers with the body, once it may; notes what came."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[dict[bytes, bytes], bytes]] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Part of ASGI."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        self.came.append((dict(scope["headers"]), body))
+        await self.may_answer.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+async def echo() -> Echo:
+    """The application."""
+    return Echo()
+
+
+@pytest.fixture
+async def server(echo: Echo) -> AsyncIterator[HttpServer]:
+    """The server, at a port of its own."""
+    made = HttpServer(echo, port=Port.BROKER_HTTP, protocol=BoundedHead, grace_s=0.1)
+    bound = socket.create_server(("127.0.0.1", 0))
+    made.address = bound.getsockname()  # type: ignore[attr-defined]
+    await made.start(bound)
+    yield made
+    echo.may_answer.set()
+    await made.close()
+
+
+async def spoken(server: HttpServer, *parts: bytes) -> bytes:
+    """Send parts, each as one piece; return all that comes until the server ends the connection."""
+    reader, writer = await asyncio.open_connection(*server.address)  # type: ignore[attr-defined]
+    try:
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(0.05)
+        async with asyncio.timeout(10):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_an_offer_of_another_protocol_costs_no_byte_of_the_body(echo: Echo, server: HttpServer) -> None:
+    """As Java's client and curl --http2 make it; in one piece, and in many."""
+    head = (
+        POST
+        + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\nContent-Length: 5\r\n\r\n"
+    )
+    end = b"GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    for parts in ([head + b"hello" + end], [head, b"hello", end], [head[:70], head[70:] + b"he", b"llo" + end]):
+        echo.came.clear()
+        assert (await spoken(server, *parts)).count(b"200 OK") == 2
+        assert [body for _, body in echo.came] == [b"hello", b""]
+    assert b"400" in await spoken(server, b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+async def test_trailers_are_no_headers(echo: Echo, server: HttpServer) -> None:
+    """Whoever looks at heads, a proxy or this door, has not seen them."""
+    head = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    assert b"200 OK" in await spoken(server, head + b"5\r\nhello\r\n0\r\nX-User: root\r\n\r\n")
+    ((headers, body),) = echo.came
+    assert body == b"hello" and b"x-user" not in headers
+
+
+async def test_heads_and_trailers_without_end_are_refused(echo: Echo, server: HttpServer) -> None:
+    """Whatever part of them has no end, and nothing reaches the application."""
+    endless = b"x" * (2 * HEAD_BYTES_MAX)
+    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+    for given in (
+        b"GET /" + endless, POST + endless, POST + b"X: " + endless, POST + b"X: y\r\n" * 5_000,
+        chunked + b"0\r\n" + endless, chunked + b"0\r\nX: " + endless, chunked + b"0\r\n" + b"X: y\r\n" * 5_000,
+        chunked + b"5;" + endless, b"\r\n" * HEAD_BYTES_MAX,
+    ):  # fmt: skip
+        came = await spoken(server, given)  # nothing where the client still sends at the end of its connection
+        assert b" 400 " in came or came == b"", given[:40]
+    assert echo.came == []
+
+
+async def test_a_head_in_two_pieces_before_a_large_body(echo: Echo, server: HttpServer) -> None:
+    """The body that comes with the rest of the head is not counted as head."""
+    head = POST + b"Connection: close\r\nContent-Length: 200000\r\n\r\n"
+    assert b"200 OK" in await spoken(server, head[:30], head[30:] + bytes(200_000))
+    assert [len(body) for _, body in echo.came] == [200_000]
+
+
+async def test_a_flood_of_requests_before_their_turn_waits_in_the_socket(echo: Echo, server: HttpServer) -> None:
+    """Few of them are kept; each is answered once."""
+    echo.may_answer.clear()
+    one = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+    count = 5_000
+    reader, writer = await asyncio.open_connection(*server.address)  # type: ignore[attr-defined]
+    writer.write(one * count + one[:-2] + b"Connection: close\r\n\r\n")
+    await until(lambda: bool(echo.came), "the first one is there")
+    await asyncio.sleep(0.2)
+    (connection,) = server._server.server_state.connections
+    assert isinstance(connection, BoundedHead)
+    kept_max = STEP_BYTES // len(one) + 1
+    assert 1 <= len(connection.pipeline) <= kept_max and not connection.transport.is_reading()
+    echo.may_answer.set()
+    answers = 0
+    async with asyncio.timeout(60):
+        while data := await reader.read(1 << 20):
+            answers += data.count(b"HTTP/1.1 200")
+            assert len(connection.pipeline) <= kept_max
+    writer.close()
+    assert len(echo.came) == count + 1 and abs(answers - count) < count // 20  # one may be cut by two reads
+
+
+async def test_a_client_that_reads_nothing_loses_its_connection(echo: Echo, server: HttpServer) -> None:
+    """Whether the rest of its answer is large or small; one that reads slowly has all of it."""
+    server._server.config.http_protocol_class.unread_timeout_s = 0.2  # type: ignore[attr-defined, union-attr]
+    connections = server._server.server_state.connections
+    for size, head in ((40 << 20, POST), (40 << 20, POST + b"Connection: close\r\n"), (3 << 20, POST)):
+        reader, writer = await asyncio.open_connection(*server.address, limit=1 << 10)  # type: ignore[attr-defined]
+        writer.write(head + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
+        await until(lambda: len(connections) == 1, "it is connected")
+        if size > 3 << 20:
+            await until(lambda: not connections, "it is disconnected")
+        else:
+            came = 0
+            async with asyncio.timeout(60):
+                while came < size:
+                    came += len(await reader.read(1 << 16))
+                    await asyncio.sleep(0.01)
+        writer.transport.abort()
+        await until(lambda: not connections, "it is gone")
