@@ -25,6 +25,7 @@ from tests.mutants.repairs import REPAIRS
 from tests.mutants.replication import REPLICATION
 from tests.mutants.restores import RESTORES
 from tests.mutants.rights import RIGHTS
+from tests.mutants.sending import SENDING
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
 from tests.mutants.tls import TLS
@@ -50,6 +51,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *OPERATIONS,
     *GROUPS,
     *FETCHING,
+    *SENDING,
     *JOURNALS,
     *REPAIRS,
     *REPLICATION,

@@ -9,8 +9,16 @@ from unittest import mock
 
 import pytest
 
-from rangelog import AppendRecord, Client, ProducerAck
-from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RightMissing, TopicNotFound, TopicStateForbids
+from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
+from rangelog.errors import (
+    InvalidArgument,
+    Overloaded,
+    RangelogError,
+    RequestTimeout,
+    RightMissing,
+    TopicNotFound,
+    TopicStateForbids,
+)
 from rangelog.testing import FakeCluster
 from rangelog_broker.verbs import send as sending
 from rangelog_broker.verbs.caller import Caller
@@ -189,3 +197,44 @@ async def test_a_cancelled_request_disturbs_no_other(client: Client, sends: Send
     assert all(isinstance(each[0], ProducerAck) for index, each in enumerate(done) if index != 3)  # type: ignore[index]
     await sends.send(CALLER, "t", records(b"last"))
     assert len(await read(client)) >= 10
+
+
+async def test_a_record_without_an_ack_in_time_may_be_in_the_log(
+    client: Client, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error says so; those that were acked have their places all the same."""
+    monkeypatch.setattr(sending, "SEND_TIMEOUT_S", 0.05)
+    await sends.send(CALLER, "t", records(b"first"))
+    submit = TopicProducer.submit
+
+    def lost(self: TopicProducer, value: bytes, **options: Any) -> asyncio.Future[ProducerAck]:
+        return asyncio.get_running_loop().create_future() if value == b"lost" else submit(self, value, **options)
+
+    monkeypatch.setattr(TopicProducer, "submit", lost)
+    acked, late = await sends.send(CALLER, "t", records(b"acked", b"lost"))
+    assert isinstance(acked, ProducerAck)
+    assert isinstance(late, RequestTimeout) and late.outcome_unknown
+
+
+async def test_a_request_that_waits_for_room_is_not_overtaken(
+    client: Client, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of one key are in the order in which they came here."""
+    await sends.send(CALLER, "t", records(b"before", key=b"k"))
+    room, asked = asyncio.Event(), 0
+
+    async def ready(self: TopicProducer, **_: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await room.wait()
+
+    monkeypatch.setattr(TopicProducer, "ready", ready)
+    first = asyncio.ensure_future(sends.send(CALLER, "t", records(b"first", key=b"k")))
+    await until(lambda: asked == 1, "the first waits for room")
+    second = asyncio.ensure_future(sends.send(CALLER, "t", records(b"second", key=b"k")))
+    await asyncio.sleep(0)
+    room.set()
+    (one,), (two,) = await asyncio.gather(first, second)
+    assert isinstance(one, ProducerAck) and isinstance(two, ProducerAck)
+    assert (one.shard, one.offset) < (two.shard, two.offset)

@@ -1,0 +1,47 @@
+"""Mutants of sends and reads through doors, and of the door for HTTP."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, rare
+
+_SEND, _READ = "rangelog_broker.verbs.send", "rangelog_broker.verbs.read"
+_RECORDS, _BODIES = "rangelog_http.handlers.records", "rangelog_http.wire.records_in"
+_SENDS, _READS, _APP, _WIRE = (
+    "broker/verbs/test_send.py",
+    "broker/verbs/test_read.py",
+    "http/test_app.py",
+    "http/test_wire.py",
+)
+
+SENDING: tuple[Mutant, ...] = (
+    rare("send-by-anyone", "a client appends to a topic without a right on it", _SEND,
+         "        await caller.require_named(Verb.APPEND, _TOPIC, name)\n", "", _SENDS),
+    rare("read-by-anyone", "a client reads a topic without a right on it", _READ,
+         "        await caller.require_named(Verb.READ, _TOPIC, name)\n", "", _READS),
+    rare("send-out-of-turn", "a request overtakes one that waits for room: records of one key change places", _SEND,
+         "        async with found.turn:", "        for _ in (1,):", _SENDS),
+    rare("send-by-a-dead-producer", "a topic that was deleted and made again takes no record at this broker", _SEND,
+         "            self._drop(name, found)\n            return await self._hand_over(",
+         "            return await self._hand_over(", _SENDS),
+    rare("send-late-is-refused", "a record that has no ack in time is sent again by its client, and is in the log twice", _SEND,
+         "is in the log\", outcome_unknown=True", "is in the log\", outcome_unknown=False", _SENDS),
+    rare("send-keeps-producers", "each topic that was ever sent to has a producer for good", _SEND,
+         "now_s - found.used_s > IDLE_S", "False", _SENDS),
+    rare("read-waits-and-gives-nothing", "a client that waits hears of a record one poll late", _READ,
+         "            found = await self._up_to_the_end(name, found.position, records_max)\n", "            pass\n", _READS),
+    rare("read-answers-without-bound", "a client reads a whole topic into the broker's memory", _READ,
+         "or size_bytes >= BYTES_MAX", "", _READS),
+    rare("http-lines-in-part", "the good lines of a broken body are in, and its sender sends all again", _BODIES,
+         "        value = _parsed(text, f\"line {number}\")\n",
+         "        try:\n            value = _parsed(text, f\"line {number}\")\n"
+         "        except InvalidArgument:\n            continue\n", _WIRE),
+    rare("http-unknown-is-refused", "a client is told that a record is in no log, and it may be there",
+         "rangelog_http.answers", "    if error.outcome_unknown:\n        return 504\n", "", _APP),
+    rare("http-partly-is-ok", "a batch of which some records are in no log is answered with 200", _RECORDS,
+         "    return 207 if", "    return 200 if", _APP),
+    rare("http-pages-may", "a web page sends records through somebody's browser", "rangelog_server_common.http_callers",
+         "        if b\"origin\" in headers:\n", "        if False:\n", _APP),
+    rare("http-bomb", "a few KiB of gzip fill the broker's memory", "rangelog_http.wire.encodings",
+         "        plain += _whole(one, body, bytes_max - len(plain))\n",
+         "        plain += _whole(one, body, 1 << 30)\n", _WIRE),
+)  # fmt: skip
