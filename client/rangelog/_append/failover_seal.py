@@ -59,6 +59,8 @@ class FailoverSeal:
         """`create_next`: for whoever goes on writing; see `created`."""
         self.created: common_pb2.Range | None = None
         """The next range, if it was created together with the seal."""
+        self.sealed = last
+        """The range as the placement driver has sealed it, once `run` has returned."""
         self._create_next = create_next
         self._metadata = metadata
         self._calls = calls
@@ -204,6 +206,7 @@ class FailoverSeal:
                 f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers have seen "
                 f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
             ) from error
+        self.sealed = response.range
         if response.HasField("next_range"):
             self.created = response.next_range
         self._core.committed(response.range.end_offset)

@@ -25,7 +25,7 @@ from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
-from rangelog._append.takeover import claim, settle_and_create
+from rangelog._append.takeover import TakenOver, claim, settle_and_create
 from rangelog._metadata import Metadata
 from rangelog.protocol.lag_limits import LAG_LIMITS, LagLimits
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
@@ -82,7 +82,7 @@ class Writer:
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
         self._home = HomeLoop()
-        self._stream: common_pb2.Stream
+        self.taken: TakenOver  # by `open`; for the package's own use
         self._codec = CODEC_NONE
         self._next_offset = 0
         self._builder = BatchBuilder()
@@ -130,7 +130,7 @@ class Writer:
             self._metadata, self._calls, self._connections, opened, timeout_s=max(1.0, deadline - time.monotonic())
         )
         stream = taken.stream
-        self._stream = stream
+        self.taken = taken
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._next_offset = created.start_offset
         self._runner = runner = AppenderRunner(
@@ -188,7 +188,7 @@ class Writer:
     def stream_id(self) -> int:
         """The id of the stream, which no other one ever has. Raises WriterClosed before `open`."""
         self._running()
-        return self._stream.stream_id
+        return self.taken.stream.stream_id
 
     @property
     def epoch(self) -> int:
@@ -332,7 +332,7 @@ class Writer:
         runner = self._running()
         acked: asyncio.Future[Ack] = self._loop.create_future()
         known = header or peek_header(data)
-        batch, placed = EncodedBatch.place(data, known, self._stream.stream_id, runner.core, acked)
+        batch, placed = EncodedBatch.place(data, known, self.taken.stream.stream_id, runner.core, acked)
         self._inflight.append(batch)
         self._pending_bytes += batch.size_bytes
         self._next_offset = batch.end_offset
@@ -416,7 +416,7 @@ class Writer:
         core = runner.core
         batch.base_offset = core.next_offset
         data = batch.encode(
-            stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
+            stream_id=self.taken.stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
         self._connections.appends.sent(batch.size_bytes)

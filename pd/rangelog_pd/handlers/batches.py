@@ -49,7 +49,7 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
         )
     )
     response = pb.OpenWritersResponse(results=[result for answer in answers for result in answer.results])
-    driver.fill_in_all([each.response.last_range for each in response.results if each.response.HasField("last_range")])
+    ranges.name_ranges(driver, [each.response for each in response.results])
     return response
 
 
