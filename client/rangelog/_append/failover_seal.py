@@ -180,9 +180,9 @@ class FailoverSeal:
                     raise Corruption(f"{copy.source} has no record at {position}, below its own end")
                 at_fault = copy.target
                 target = await self._client(copy.target)
-                end = batches[-1][0].end_offset
+                end = batches[-1].header.end_offset
                 position = await target.append_copy(
-                    self._epoch, [data for _, data in batches], end, timeout_s=FENCE_TIMEOUT_S
+                    self._epoch, [each.data for each in batches], end, timeout_s=FENCE_TIMEOUT_S
                 )
         except WriterFenced:
             raise
