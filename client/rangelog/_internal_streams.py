@@ -110,9 +110,15 @@ class InternalStreams:
                 await leaving
         return taken
 
-    def records(self, stream: str, stream_id: int, start: int, end: int | None) -> AsyncIterator[Sequence[Record]]:
-        """Yield the records of [start, end), an acked part of a stream; without an end all that follow, for ever."""
-        return self._span(Reader, stream, stream_id, start, end).chunks()
+    def records(
+        self, stream: str, stream_id: int, start: int, end: int | None, taken_by: Writer | None = None
+    ) -> AsyncIterator[Sequence[Record]]:
+        """Yield the records of [start, end), an acked part of a stream; without an end all that follow, for ever.
+
+        `taken_by`: the writer that has taken the stream over. Where the ranges that it was given cover the span, none are
+        asked for.
+        """
+        return self._span(Reader, stream, stream_id, start, end, taken_by=taken_by).chunks()
 
     def batches(
         self, stream: str, stream_id: int, start: int, end: int | None
@@ -120,10 +126,15 @@ class InternalStreams:
         """Yield the batches of [start, end), as `records` does."""
         return self._span(BatchReader, stream, stream_id, start, end).chunks()
 
-    def batch_headers(self, stream: str, stream_id: int, start: int, end: int) -> AsyncIterator[Sequence[HeaderFields]]:
-        """Yield the headers of the batches that start in [start, end), an acked part of a stream."""
+    def batch_headers(
+        self, stream: str, stream_id: int, start: int, end: int, taken_by: Writer | None = None
+    ) -> AsyncIterator[Sequence[HeaderFields]]:
+        """Yield the headers of the batches that start in [start, end), an acked part of a stream.
+
+        `taken_by`: as for `records`.
+        """
         cold = ColdHeaders(self.metadata, self._stores)
-        return self._span(HeaderReader, stream, stream_id, start, end, cold).chunks()
+        return self._span(HeaderReader, stream, stream_id, start, end, cold, taken_by).chunks()
 
     async def find(self, stream: str, stream_id: int, start: Start) -> int:
         """Return the offset of the first record from a start on, as a reader takes it. Raises StreamNotFound, Unavailable."""
@@ -137,8 +148,9 @@ class InternalStreams:
         start: Start,
         end: int | None,
         cold: ColdReader | None = None,
+        taken_by: Writer | None = None,
     ) -> _Reader:
-        return kind(
+        reader = kind(
             self.metadata,
             self.connections,
             cold or ColdReader(self.metadata, self._stores),
@@ -152,6 +164,9 @@ class InternalStreams:
             timeout_s=READ_TIMEOUT_S,
             resolved=end is not None,
         )
+        if taken_by is not None:
+            reader.adopt(taken_by.taken.stream, taken_by.taken.ranges)
+        return reader
 
     async def end(self, stream: str, stream_id: int) -> int:
         """As Client.end_offset."""

@@ -68,7 +68,7 @@ CODEC_NONE = 0
 CODEC_ZSTD = 1
 
 _HEADER = struct.Struct("<4sBBHIIQIIQQqq")
-_LENGTH_AT = 8
+LENGTH_AT = 8
 _CODEC_MASK = 0x07
 _HAS_KEYS = 0x08
 _HAS_HEADERS = 0x10
@@ -183,27 +183,6 @@ def extension_of(data: bytes, header: BatchHeader) -> dict[int, bytes]:
 def batch_crc(data: bytes) -> int:
     """Return the stored checksum of a whole batch."""
     return int.from_bytes(data[-TRAILER_BYTES:], "little")
-
-
-def split_batches(payload: bytes) -> list[bytes]:
-    """Split a payload into its consecutive batches. Headers are checked, checksums are not.
-
-    Raises ProtocolViolation; for a batch of another version, the errors of `check_batch`.
-    """
-    batches: list[bytes] = []
-    position = 0
-    while position < len(payload):
-        try:
-            length = peek_header(payload, position).length
-        except UnsupportedVersion:
-            length = int.from_bytes(payload[position + _LENGTH_AT : position + _LENGTH_AT + 4], "little")
-            check_batch(payload[position : position + length])  # damaged, or really newer?
-            raise
-        if length > len(payload) - position:
-            raise ProtocolViolation("a record batch is cut short")
-        batches.append(payload if length == len(payload) else payload[position : position + length])
-        position += length
-    return batches
 
 
 def encode_headers(headers: Mapping[str, bytes] | None) -> bytes:

@@ -116,7 +116,7 @@ def decode_extension(data: bytes) -> dict[int, bytes]:
             raise ProtocolViolation(f"a record batch's header has the tag {tag} behind {last}")
         if position > len(data):
             raise ProtocolViolation("a record batch's header extension is cut short")
-        if any(data[end:position]):
+        if end != position and any(data[end:position]):
             raise ProtocolViolation("a record batch's header extension has bytes where it is padded")
         fields[tag] = data[start:end]
         last = tag

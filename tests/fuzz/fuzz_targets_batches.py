@@ -26,9 +26,9 @@ from rangelog_core.batch import (
     extension_of,
     peek_header,
     restamp,
-    split_batches,
 )
 from rangelog_core.batch_extension import Producer, Tag, decode_extension, encode_extension, encode_producer
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
 from rangelog_core.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX

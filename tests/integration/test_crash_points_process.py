@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_core.batch import split_batches
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import RangelogError
 from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch
 from tests.support.waiting import until

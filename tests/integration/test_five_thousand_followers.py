@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.batch import split_batches
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import RawClient, ServerProcess, batch

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rangelog._read.arrow_chunk import read_object
-from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.batch import decode_records
 from rangelog_core.batch_extension import encode_extension
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.object_keys import object_key
 from rangelog_core.rights import RIGHTS_FORMAT

@@ -15,8 +15,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rangelog_core.batch import HEADER_BYTES, decode_records, split_batches
+from rangelog_core.batch import HEADER_BYTES, decode_records
 from rangelog_core.batch_extension import Tag, encode_extension
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import (
     AppendConflict,
     Corruption,

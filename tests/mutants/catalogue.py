@@ -163,12 +163,10 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if last.state != common_pb2.RANGE_STATE_SEALED or last.start_offset != last.end_offset:\n",
          "            if last.state != common_pb2.RANGE_STATE_SEALED:\n"),
     Mutant("open-is-empty", "a range that is not sealed is taken for empty, and makes room for the next one", (
-        Edit("rangelog._append.takeover", "    if last.state == common_pb2.RANGE_STATE_SEALED:\n        return TakenOver("
-             "opened.stream, last.end_offset, None, {}, last.index)\n",
+        Edit("rangelog._append.takeover", "    if last.state == common_pb2.RANGE_STATE_SEALED:\n",
              "    if last.end_offset <= last.start_offset:\n"
              "        return TakenOver(opened.stream, last.start_offset, None, {})\n"
-             "    if last.state == common_pb2.RANGE_STATE_SEALED:\n        return TakenOver("
-             "opened.stream, last.end_offset, None, {}, last.index)\n"),
+             "    if last.state == common_pb2.RANGE_STATE_SEALED:\n"),
         Edit(_PD_RANGES, "    if last is not None and is_open:\n        raise",
              "    if last is not None and is_open and request.start_offset != last.start_offset:\n        raise"),
         Edit(_PD_STORE,
@@ -257,7 +255,8 @@ MUTANTS: tuple[Mutant, ...] = (
          "        batches.append(bytes(data[place : place + one.length]))\n"),
     # ---- topics
     _topic("shard-no-table", "who takes a shard over does not know what was sent to it before", f"{_SHARDS}.shard",
-           "        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut)\n", ""),
+           "        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut, self._writer)\n",
+           ""),
     _topic("shard-table-before-fence", "who takes a shard over reads it before the fence", f"{_SHARDS}.shard",
            "        end = self._writer.next_offset\n        snapshot",
            "        end = snapshot.offset if (snapshot := self._side.snapshot) else 0\n        snapshot"),

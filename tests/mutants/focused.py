@@ -27,6 +27,7 @@ from tests.mutants.restores import RESTORES
 from tests.mutants.rights import RIGHTS
 from tests.mutants.sending import SENDING
 from tests.mutants.spark import SPARK
+from tests.mutants.takeovers import TAKEOVERS
 from tests.mutants.tier import TIER
 from tests.mutants.tls import TLS
 from tests.mutants.tokens import TOKENS
@@ -34,6 +35,7 @@ from tests.mutants.tokens import TOKENS
 FOCUSED: tuple[Mutant, ...] = (
     *HARNESS,
     *REPACKS,
+    *TAKEOVERS,
     *PACKING,
     *RESTORES,
     *RIGHTS,

@@ -48,9 +48,10 @@ JOURNALS: tuple[Mutant, ...] = (
              "            import time\n            now_ms = time.time_ns() // 1_000_000\n"
              "            self.fold.apply(offset, entry._replace(now_ms=now_ms) if hasattr(entry, 'now_ms') else entry)\n"),
     Mutant("journal-read-before-fence", "a standby takes over with what it had read before its fence", (
-        Edit("rangelog_broker.journal.journal", "            if recovery.next_offset < end_offset:\n",
-             "            known = recovery.is_known and recovery.fold.applied_offset\n"
-             "            if recovery.next_offset < end_offset and not known:\n"),
+        Edit("rangelog_broker.journal.journal",
+             "            await _feed(client, writer, recovery, end_offset, on_progress)\n",
+             "            if not (recovery.is_known and recovery.fold.applied_offset):\n"
+             "                await _feed(client, writer, recovery, end_offset, on_progress)\n"),
         Edit("rangelog_broker.journal.journal", "            return recovery.finish(end_offset)\n",
              "            recovery.fold.applied_offset = end_offset\n            return recovery.fold\n")), 7, 8),
     _seeds("journal-settled-too-much", "a result is forgotten before its proposer has it", "sessions",

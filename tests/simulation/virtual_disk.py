@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from rangelog_core.batch import check_batch, split_batches
+from rangelog_core.checked_batches import checked_batches
 from rangelog_core.errors import Corruption, Overloaded
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
@@ -233,8 +233,7 @@ class VirtualCommitter:
     def _note(self, group: list[Pending]) -> None:
         for segment, position, kind, stream_id, index, _, payload, _, _ in group:
             if kind in BATCH_KINDS:
-                headers = [check_batch(each) for each in split_batches(payload)]
-                spans = [(each.base_offset, each.end_offset) for each in headers]
+                spans = [(each.base_offset, each.end_offset) for each, _, _ in checked_batches(payload)]
                 file = self._disk.io.file(segment.fd)
                 self._disk.written_count += 1
                 number, moved = self._disk.written_count, kind is Kind.MOVED

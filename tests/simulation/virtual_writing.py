@@ -71,7 +71,7 @@ class _Writing:
                     return
                 await asyncio.sleep(self._chance.uniform(0.1, 1.0))
                 continue
-            if writer._stream.stream_id != self._life.stream_id:
+            if writer.taken.stream.stream_id != self._life.stream_id:
                 await writer.close(flush=False)  # it was deleted and another one has its name
                 return
             if not await self._append_all(writer):

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
+from rangelog._append.takeover import TakenOver
 from rangelog._append.writer import Writer
 from rangelog.protocol.appender import OpenRange
 from rangelog.protocol.lag_limits import LAG_LIMITS
@@ -85,7 +86,8 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     created = common_pb2.Range(stream_id=1, index=0, epoch=1, acks=2, replicas=replicas)
     config = common_pb2.StreamConfig(range_size_bytes_max=1 << 40)
     stream = common_pb2.Stream(stream_id=1, name="s", epoch=1, config=config)
-    writer._stream, writer._codec = stream, CODEC_NONE
+    writer._codec = CODEC_NONE
+    writer.taken = TakenOver(stream, 0, None, {})
     writer._runner = AppenderRunner(
         host, stream, created,
         confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,

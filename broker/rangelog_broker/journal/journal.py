@@ -28,7 +28,6 @@ from rangelog.errors import (
     RangelogError,
     RequestTimeout,
     StorageFull,
-    StreamNotFound,
     Unavailable,
     UnsupportedVersion,
     WriterClosed,
@@ -448,20 +447,17 @@ async def _restored(
 ) -> Fold[M]:
     """Read the log up to the end that the opening of `writer` has settled."""
     end_offset = writer.next_offset
+    trim_offset = writer.taken.stream.trim_offset
     for _ in range(_READS_AGAIN):
         if recovery is None:
-            stream = await client.metadata.describe_stream(writer.stream)
-            if stream.stream_id != writer.stream_id:
-                raise StreamNotFound(f"the journal {writer.stream} was deleted, and its name is another stream's now")
-            recovery = JournalReplay(make_machine(), stream.trim_offset)
+            recovery = JournalReplay(make_machine(), trim_offset)
         try:
-            if recovery.next_offset < end_offset:
-                await _feed(client, writer.stream, recovery, end_offset, on_progress)
+            await _feed(client, writer, recovery, end_offset, on_progress)
             if not recovery.is_known:
                 await _check_epoch(client, writer)
             return recovery.finish(end_offset)
         except OffsetTrimmed:  # by the former owner, after its last snapshot
-            recovery = None
+            recovery, trim_offset = None, (await client.metadata.describe_stream(writer.stream)).trim_offset
     raise Unavailable(f"the journal {writer.stream} is trimmed faster than it is read")
 
 
@@ -473,12 +469,11 @@ async def _check_epoch(client: Client, writer: Writer) -> None:
 
 
 async def _feed(
-    client: Client, stream: str, recovery: JournalReplay[M], end_offset: int, on_progress: Callable[[], None]
+    client: Client, writer: Writer, recovery: JournalReplay[M], end_offset: int, on_progress: Callable[[], None]
 ) -> None:
     """Feed the records up to an end that is settled, in turns with the other work of the loop."""
-    known = await client.metadata.describe_stream(stream)
     while recovery.next_offset < end_offset:  # once more where a snapshot has ended
-        chunks = client.internal.records(stream, known.stream_id, recovery.next_offset, end_offset)
+        chunks = client.internal.records(writer.stream, writer.stream_id, recovery.next_offset, end_offset, writer)
         await feed_chunks(recovery, chunks, on_progress)
 
 

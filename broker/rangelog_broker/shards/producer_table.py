@@ -133,10 +133,10 @@ class ProducerTable:
 
     def note(self, batch: AckedBatch) -> None:
         """Add the log's next batch. Raises Corruption when it cannot follow those before it."""
-        if not self._follows(self._entries.get(batch.producer.producer_id), batch.producer):
-            raise Corruption(f"the log has {batch.producer} at {batch.offset}, where it cannot follow")
         producer_id, epoch, sequence = batch.producer
         entry = self._entries.get(producer_id)
+        if not self._follows(entry, batch.producer):
+            raise Corruption(f"the log has {batch.producer} at {batch.offset}, where it cannot follow")
         if entry is None or entry.epoch < epoch:
             entry = self._entries[producer_id] = _Entry(epoch)
         entry.next_sequence = sequence + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rangelog import Client
+from rangelog import Client, Writer
 from rangelog_broker.shards.state import ShardState
 from rangelog_proto.v1 import topic_pb2
 
@@ -29,18 +29,19 @@ async def fold_log(
     start: int,
     end: int,
     restored_offset: int | None = None,
+    taken_by: Writer | None = None,
 ) -> None:
     """Add the batches of [start, end) of a shard's stream to the state of all before `start`.
 
-    `restored_offset`: where the shard was cut by a restore. Raises OffsetTrimmed (there is a later snapshot by now),
-    Corruption, Unavailable, StreamNotFound.
+    `restored_offset`: where the shard was cut by a restore. `taken_by`: the writer that has taken the stream over.
+    Raises OffsetTrimmed (there is a later snapshot by now), Corruption, Unavailable, StreamNotFound.
     """
     before_cut = restored_offset is not None and start < restored_offset
     if before_cut and not start:
         start = (await client.metadata.describe_stream(name)).trim_offset
         state.table.begins_in_the_middle = start > 0
     if start < end:
-        async for chunk in client.internal.batch_headers(name, stream_id, start, end):
+        async for chunk in client.internal.batch_headers(name, stream_id, start, end, taken_by):
             for header, fields in chunk:
                 if before_cut and restored_offset is not None and header.base_offset >= restored_offset:
                     before_cut = False

@@ -163,7 +163,7 @@ class OwnedShard:
         else:
             state, start = ShardState.first(floors), 0
         cut = restored_offset_of(self.row)
-        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut)
+        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut, self._writer)
         self._owner = ShardOwner(state, end)
         self.transactions = ShardTransactions(
             self._name,

@@ -21,7 +21,7 @@ from rangelog_broker.shards.state import ShardState
 from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name, side_log_name
 from rangelog_core.net.pd_client import PdClient
-from rangelog_proto.v1 import topic_pb2
+from rangelog_proto.v1 import common_pb2, topic_pb2
 
 CALL_TIMEOUT_S = 15.0
 _log = logging.getLogger("rangelog.broker")
@@ -52,7 +52,8 @@ class SideLog:
             self._writer = await self._open_writer()
         except StreamNotFound:
             return
-        fold = await fold_side_log(self._client, self.name, self._writer.stream_id, self._writer.next_offset)
+        end, taken = self._writer.next_offset, self._writer.taken.stream
+        fold = await fold_side_log(self._client, taken, end, self._writer)
         self.snapshot, self.staging = fold.best, fold.staging
 
     async def close(self) -> None:
@@ -164,12 +165,16 @@ class SideLog:
             _log.info("the side log %s is not trimmed yet: %s", self.name, error)
 
 
-async def fold_side_log(client: Client, name: str, stream_id: int, end: int) -> SideFold:
-    """Return what an acked part of a side log comes to, from its trim offset on."""
+async def fold_side_log(
+    client: Client, stream: common_pb2.Stream, end: int, taken_by: Writer | None = None
+) -> SideFold:
+    """Return what an acked part of a side log comes to, from its trim offset on. Raises OffsetTrimmed if that was raised since.
+
+    `taken_by`: the writer that has taken it over.
+    """
     fold = SideFold()
-    start = (await client.metadata.describe_stream(name)).trim_offset
-    if start < end:
-        async for chunk in client.internal.records(name, stream_id, start, end):
+    if stream.trim_offset < end:
+        async for chunk in client.internal.records(stream.name, stream.stream_id, stream.trim_offset, end, taken_by):
             for record in chunk:
                 fold.feed(record.offset, record.value)
     fold.staging.all_acked()
@@ -184,7 +189,7 @@ async def read_side_log(client: Client, topic_id: int, shard_id: int) -> SideFol
     except StreamNotFound:
         return SideFold()
     end = await client.internal.end(name, stream.stream_id)
-    fold = await fold_side_log(client, name, stream.stream_id, end)
+    fold = await fold_side_log(client, stream, end)
     if fold.best is None and stream.trim_offset:
         raise Corruption(f"the side log {name} was trimmed and holds no whole snapshot")
     return fold

@@ -32,7 +32,7 @@ class ShardState:
         self.merges.other()
         self.table.note(batch)
 
-    def fold(self, header: BatchHeader, fields: dict[int, bytes]) -> None:
+    def fold(self, header: BatchHeader, fields: Mapping[int, bytes]) -> None:
         """Add the log's next batch by its header. Raises Corruption."""
         origin = origin_of(fields)
         if origin is None:

@@ -59,6 +59,8 @@ class FailoverSeal:
         """`create_next`: for whoever goes on writing; see `created`."""
         self.created: common_pb2.Range | None = None
         """The next range, if it was created together with the seal."""
+        self.sealed = last
+        """The range as the placement driver has sealed it, once `run` has returned."""
         self._create_next = create_next
         self._metadata = metadata
         self._calls = calls
@@ -178,9 +180,9 @@ class FailoverSeal:
                     raise Corruption(f"{copy.source} has no record at {position}, below its own end")
                 at_fault = copy.target
                 target = await self._client(copy.target)
-                end = batches[-1][0].end_offset
+                end = batches[-1].header.end_offset
                 position = await target.append_copy(
-                    self._epoch, [data for _, data in batches], end, timeout_s=FENCE_TIMEOUT_S
+                    self._epoch, [each.data for each in batches], end, timeout_s=FENCE_TIMEOUT_S
                 )
         except WriterFenced:
             raise
@@ -204,6 +206,7 @@ class FailoverSeal:
                 f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers have seen "
                 f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
             ) from error
+        self.sealed = response.range
         if response.HasField("next_range"):
             self.created = response.next_range
         self._core.committed(response.range.end_offset)

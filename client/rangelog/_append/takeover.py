@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rangelog._append.failover_seal import FailoverSeal
@@ -25,7 +25,8 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
 class TakenOver:
     """The stream, with the caller's epoch; its end; the range to leave, if any, and its replicas; the last range.
 
-    `created`: the range to go on with, if it was created already.
+    `created`: the range to go on with, if it was created already. `ranges`: the latest ranges up to the end, sealed, in order
+    and without a hole: what is read of the taken log needs no further call for them.
     """
 
     stream: common_pb2.Stream
@@ -34,6 +35,7 @@ class TakenOver:
     addresses: Mapping[ReplicaId, str]
     last_range_index: int | None = None
     created: common_pb2.Range | None = None
+    ranges: Sequence[common_pb2.Range] = ()
 
 
 async def claim(calls: PlacementCalls, stream: str, *, timeout_s: float) -> pd_pb2.OpenWriterResponse:
@@ -72,7 +74,7 @@ async def settle(
         return TakenOver(opened.stream, 0, None, {})
     last = opened.last_range
     if last.state == common_pb2.RANGE_STATE_SEALED:
-        return TakenOver(opened.stream, last.end_offset, None, {}, last.index)
+        return TakenOver(opened.stream, last.end_offset, None, {}, last.index, ranges=_ranges_up_to(opened, last))
     durability = last.durability or opened.stream.config.durability
     if durability == common_pb2.DURABILITY_MEMORY:  # a floor binds a seal that creates the next range, and not this one
         create_next = False
@@ -80,7 +82,12 @@ async def settle(
     end = await seal.run()
     addresses = {replica_id(each.server, each.incarnation): each.data_address for each in last.replicas}
     left = Leave(last.index, last.start_offset, end, tuple(addresses))
-    return TakenOver(opened.stream, end, left, addresses, last.index, seal.created)
+    return TakenOver(opened.stream, end, left, addresses, last.index, seal.created, _ranges_up_to(opened, seal.sealed))
+
+
+def _ranges_up_to(opened: pd_pb2.OpenWriterResponse, sealed: common_pb2.Range) -> Sequence[common_pb2.Range]:
+    """Return the ranges that a claim named, the last one as it was sealed. An empty one holds nothing to read."""
+    return [each for each in (*opened.earlier_ranges, sealed) if each.end_offset > each.start_offset]
 
 
 async def settle_and_create(

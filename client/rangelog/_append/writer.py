@@ -24,7 +24,7 @@ from rangelog._append.many_records import append_all, append_batch
 from rangelog._append.pending_appends import PendingAppends
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner, WriterHost
-from rangelog._append.takeover import claim, settle_and_create
+from rangelog._append.takeover import TakenOver, claim, settle_and_create
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import Overloaded, RangelogError, StorageFull, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
@@ -72,7 +72,7 @@ class Writer:
         self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
         self._home = HomeLoop()
-        self._stream: common_pb2.Stream
+        self.taken: TakenOver  # by `open`; for the package's own use
         self._codec = CODEC_NONE
         self._next_offset = 0
         self._builder = BatchBuilder()
@@ -116,7 +116,7 @@ class Writer:
             host.metadata, host.calls, host.connections, opened, timeout_s=max(1.0, deadline - time.monotonic())
         )
         stream = taken.stream
-        self._stream = stream
+        self.taken = taken
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._next_offset = created.start_offset
         self._runner = runner = AppenderRunner(
@@ -174,7 +174,7 @@ class Writer:
     def stream_id(self) -> int:
         """The id of the stream, which no other one ever has. Raises WriterClosed before `open`."""
         self._running()
-        return self._stream.stream_id
+        return self.taken.stream.stream_id
 
     @property
     def epoch(self) -> int:
@@ -320,7 +320,7 @@ class Writer:
         runner = self._running()
         acked: asyncio.Future[Ack] = pending.loop.create_future()
         known = header or peek_header(data)
-        batch, placed = EncodedBatch.place(data, known, self._stream.stream_id, runner.core, acked)
+        batch, placed = EncodedBatch.place(data, known, self.taken.stream.stream_id, runner.core, acked)
         self._inflight.append(batch)
         pending.size_bytes += batch.size_bytes
         self._next_offset = batch.end_offset
@@ -397,7 +397,7 @@ class Writer:
         core = runner.core
         batch.base_offset = core.next_offset
         data = batch.encode(
-            stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
+            stream_id=self.taken.stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
         self._pending.budget.sent(batch.size_bytes)

@@ -7,13 +7,13 @@ extension are kept by the tier, and returned.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rangelog._read.cold import ColdReader
 from rangelog._read.hot import Fetched
 from rangelog._read.reader import SpanReader
-from rangelog_core.batch import BatchHeader, extension_of
+from rangelog_core.batch import BatchHeader
 from rangelog_core.errors import Corruption
 from rangelog_proto.v1 import common_pb2
 
@@ -22,7 +22,7 @@ class HeaderFields(NamedTuple):
     """The header of a batch, and its extension's fields by tag."""
 
     header: BatchHeader
-    fields: dict[int, bytes]
+    fields: Mapping[int, bytes]
 
 
 class ColdHeaders(ColdReader):
@@ -53,8 +53,7 @@ class HeaderReader(SpanReader[Sequence[HeaderFields]]):
     """Reads the headers of the batches of an acked span. Use `chunks`."""
 
     def _open(self, fetched: Fetched) -> tuple[Sequence[Any], int]:
-        opened = [HeaderFields(header, extension_of(data, header)) for header, data in fetched.batches]
-        return opened, fetched.end_offset
+        return [HeaderFields(header, fields) for header, _, fields in fetched.batches], fetched.end_offset
 
     async def _from_batches(self, batches: Sequence[Any], start: int, end: int) -> Sequence[HeaderFields]:
         return [each for each in batches if start <= each.header.base_offset < end]

@@ -9,7 +9,8 @@ from typing import Any
 
 from rangelog._read.pushed_fetch import PushedFetch
 from rangelog.protocol.proof import Told
-from rangelog_core.batch import BatchHeader, Columns, open_columns
+from rangelog_core.batch import Columns, open_columns
+from rangelog_core.checked_batches import CheckedBatch
 from rangelog_core.errors import (
     OffsetOutOfRange,
     RangeDropped,
@@ -34,7 +35,7 @@ class Fetched:
     `durable_offset`: the end of the replica's records, readable or not.
     """
 
-    batches: Sequence[tuple[BatchHeader, bytes]]
+    batches: Sequence[CheckedBatch]
     end_offset: int
     sealed_end_offset: int | None
     durable_offset: int = 0
@@ -45,9 +46,9 @@ class Fetched:
         Raises ProtocolViolation; UnsupportedVersion when the first batch is of an unknown version.
         """
         opened: list[Columns] = []
-        for header, data in self.batches:
+        for header, data, fields in self.batches:
             try:
-                opened.append(open_columns(header, data))
+                opened.append(open_columns(header, data, fields))
             except UnsupportedVersion:
                 if not opened:
                     raise
@@ -229,7 +230,7 @@ class HotRange:
             except RangelogError:
                 continue
             if answer.batches.batches:
-                header, _ = answer.batches.batches[0]
+                header = answer.batches.batches[0].header
                 return header.length / header.count
         return None
 

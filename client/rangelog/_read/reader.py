@@ -142,6 +142,10 @@ class SpanReader(ABC, Generic[_T]):
         finally:
             self._release()
 
+    def adopt(self, stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range]) -> None:
+        """Begin with known ranges, in place of asking for them. For the package's own use, before `chunks`."""
+        self._view.adopt(stream, ranges)
+
     async def find_start(self) -> int:
         """Return the offset of the first record that `chunks` would yield, in place of iterating. As `begin`."""
         await self.begin()
@@ -233,7 +237,7 @@ class SpanReader(ABC, Generic[_T]):
             assert isinstance(start, int)
             self.position = start
             self._proved_end = self._end or 0
-            await self._view.refresh(start)
+            await self._view.reach(start)
             return
         known = isinstance(start, int) and not isinstance(start, bool)
         if not (known or isinstance(start, datetime) or start in ("earliest", "latest")):

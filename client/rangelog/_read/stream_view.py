@@ -26,7 +26,7 @@ class StreamView:
         self._metadata = metadata
         self._connections = connections
         self.stream = common_pb2.Stream(stream_id=stream_id)
-        self.ranges: list[common_pb2.Range] = []
+        self.ranges: Sequence[common_pb2.Range] = ()
         self._sealed: list[bool] = []
         self._asked_count = 0
         self._answered = 0  # the latest request whose reply is held
@@ -44,9 +44,16 @@ class StreamView:
         if asked < self._answered:
             return  # the reply to a later request came first
         self._answered = asked
-        self.stream, self.ranges = stream, ranges
-        self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
-        self._learn(ranges)
+        self._hold(stream, ranges)
+
+    def adopt(self, stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range]) -> None:
+        """Take a stream and ranges that another reply had: they need not be asked for while they cover what is read."""
+        self._hold(stream, ranges)
+
+    async def reach(self, position: int) -> None:
+        """Ask the placement driver, unless the known ranges begin at or before `position`. Raises as `refresh`."""
+        if not self.ranges or self.ranges[0].start_offset > position:
+            await self.refresh(position)
 
     async def last_range(self) -> common_pb2.Range | None:
         """Ask the placement driver for the last range alone; `ranges` stays as it is. Raises as `refresh`."""
@@ -62,6 +69,11 @@ class StreamView:
         """Return the proved end of an open range; `rangelog._read.proof` has the rules."""
         hot = HotRange(connections, source)
         return await proved_end(hot, self._metadata)
+
+    def _hold(self, stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range]) -> None:
+        self.stream, self.ranges = stream, ranges
+        self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in ranges]
+        self._learn(ranges)
 
     def _learn(self, ranges: Sequence[common_pb2.Range]) -> None:
         if self._connections is not None:

@@ -46,7 +46,7 @@ class BatchReader(SpanReader[Sequence[WholeBatch]]):
     async def _from_batches(self, batches: Sequence[Any], start: int, end: int) -> Sequence[WholeBatch]:
         clipped = (
             WholeBatch(header, data, max(start, header.base_offset), min(end, header.end_offset))
-            for header, data in batches
+            for header, data, _ in batches
         )
         return [each for each in clipped if each.start < each.end]
 

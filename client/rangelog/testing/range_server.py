@@ -11,7 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rangelog_core.batch import BatchHeader, check_batch, split_batches
+from rangelog_core.batch import BatchHeader
+from rangelog_core.checked_batches import checked_batches
 from rangelog_core.errors import OffsetOutOfRange, OutOfOrder, RangeDropped, RangelogError, RangeNotFound, WriterFenced
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2
@@ -37,9 +38,8 @@ class FakeReplica:
         self.waiting: dict[Callable[[], None], None] = {}
         self.writer: FakeSession | None = None
 
-    def append(self, data: bytes) -> None:
-        """Take a batch, or know it already. Raises OutOfOrder, ProtocolViolation, Corruption."""
-        header = check_batch(data)
+    def append(self, header: BatchHeader, data: bytes) -> None:
+        """Take a checked batch, or know it already. Raises OutOfOrder."""
         if header.base_offset > self.end_offset:
             raise OutOfOrder(f"offset {self.end_offset} comes next, not {header.base_offset}", offset=self.end_offset)
         if header.end_offset > self.end_offset:
@@ -144,8 +144,8 @@ class FakeRangeServer:
                 raise WriterFenced(f"epoch {replica.epoch} fenced this range", epoch=replica.epoch)
             if replica.fenced and not message.recovery:
                 raise WriterFenced(f"epoch {replica.epoch} fenced this range", epoch=replica.epoch)
-            for data in split_batches(frame.payload):
-                replica.append(data)
+            for header, data, _ in checked_batches(frame.payload):
+                replica.append(header, data)
         except RangelogError as error:
             session.refuse(0, error, stream_id=message.stream_id, range_index=message.range_index)
             return

@@ -129,7 +129,7 @@ class CopyVerifier:
         answer = await ReplicaClient(connection, range_key(of)).fetch(
             position, bytes_max=FETCH_BYTES, known_end_offset=end if of.state == common_pb2.RANGE_STATE_SEALED else 0
         )
-        batches = [data for _, data in answer.batches.before(end)]
+        batches = [each.data for each in answer.batches.before(end)]
         if not batches:
             raise RangeNotFound(f"{replica.server} holds no record {position}")
         await self._pace.spend(sum(len(each) for each in batches))

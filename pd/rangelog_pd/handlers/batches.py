@@ -49,7 +49,7 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
         lambda items: driver.propose(pb.OpenWritersResponse, "", open_writers=pb.OpenWritersRequest(writers=items)),
     )
     response = pb.OpenWritersResponse(results=results)
-    driver.fill_in(*(each.response.last_range for each in response.results if each.response.HasField("last_range")))
+    ranges.name_ranges(driver, [each.response for each in response.results])
     return response
 
 

@@ -6,8 +6,8 @@ epochs and servers are meanwhile, and after NoPlacement a writer can rely on its
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from itertools import islice
+from collections.abc import Collection, Sequence
+from itertools import islice, takewhile
 
 from rangelog_core.errors import NoPlacement, StreamNotFound
 from rangelog_core.limits import RANGE_PAGE_SIZE_MAX
@@ -22,13 +22,30 @@ from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
+EARLIER_RANGES_MAX = 8
+"""In the answer of an opening. Who takes a log over reads what its last snapshot does not cover: seldom more ranges."""
+
 
 async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenWriterResponse:
-    """Raise a stream\'s epoch for a writer. Raises StreamNotFound."""
+    """Raise a stream's epoch for a writer. Raises StreamNotFound."""
     response = await driver.propose_request(pb.OpenWriterResponse, request.request_id, open_writer=request)
-    if response.HasField("last_range"):
-        driver.fill_in(response.last_range)
+    name_ranges(driver, [response])
     return response
+
+
+def name_ranges(driver: Driver, opened: Sequence[pb.OpenWriterResponse]) -> None:
+    """Add to answers of openings the ranges before the last one, and to each replica its address and health."""
+    now_ms = driver.now_ms()
+    with driver.state() as state:
+        for response in opened:
+            if not response.HasField("last_range"):
+                continue
+            ranges, last = state.ranges.of(response.stream.stream_id), response.last_range
+            from_first = ranges.indexes_from(max(0, last.index - EARLIER_RANGES_MAX))
+            earlier = [ranges[each] for each in takewhile(last.index.__gt__, from_first)]
+            *filled, last_filled = driver.view.fill_in(state, [*earlier, last], now_ms)
+            response.earlier_ranges.extend(filled)
+            last.CopyFrom(last_filled)
 
 
 async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.CreateRangeResponse:

@@ -145,12 +145,14 @@ class OpenWriterRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., writer: _Optional[str] = ..., stream_id: _Optional[int] = ..., expected_epoch: _Optional[int] = ...) -> None: ...
 
 class OpenWriterResponse(_message.Message):
-    __slots__ = ("stream", "last_range")
+    __slots__ = ("stream", "last_range", "earlier_ranges")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     LAST_RANGE_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_RANGES_FIELD_NUMBER: _ClassVar[int]
     stream: _common_pb2.Stream
     last_range: _common_pb2.Range
-    def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ..., last_range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
+    earlier_ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
+    def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ..., last_range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ..., earlier_ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ...) -> None: ...
 
 class CreateRangeRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "epoch", "start_offset", "exclude_servers")

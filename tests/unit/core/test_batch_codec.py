@@ -19,8 +19,8 @@ from rangelog_core.batch import (
     encode_headers,
     peek_header,
     restamp,
-    split_batches,
 )
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge, UnsupportedVersion
 from rangelog_core.limits import BATCH_SIZE_BYTES_MAX
 from rangelog_core.record import Record

@@ -19,7 +19,6 @@ from rangelog_core.batch import (
     extension_of,
     open_columns,
     restamp,
-    split_batches,
 )
 from rangelog_core.batch_extension import (
     CRITICAL_TAG_MAX,
@@ -32,6 +31,7 @@ from rangelog_core.batch_extension import (
     encode_extension,
     encode_producer,
 )
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, UnsupportedVersion
 
 OPTIONAL = st.dictionaries(st.integers(CRITICAL_TAG_MAX + 1, TAG_MAX), st.binary(max_size=80), max_size=8)

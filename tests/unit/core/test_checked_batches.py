@@ -14,9 +14,9 @@ FIRST, SECOND = batch(3, [b"a", b"b", b"c"]), batch(6, [b"d"])
 def test_consecutive_batches_pass_and_name_their_end() -> None:
     """The first may start before the offset that was asked for, as long as it holds it."""
     checked = check_batches(FIRST + SECOND, stream_id=1, range_index=0, offset=4)
-    assert [data for _, data in checked.batches] == [FIRST, SECOND]
+    assert [each.data for each in checked.batches] == [FIRST, SECOND]
     assert checked.end_offset == 7
-    assert [data for _, data in checked.before(6)] == [FIRST]
+    assert [each.data for each in checked.before(6)] == [FIRST]
 
 
 def test_an_empty_payload_goes_on_where_it_was_asked() -> None:
@@ -36,8 +36,19 @@ def test_an_empty_payload_goes_on_where_it_was_asked() -> None:
         batch(3, [b"a", b"b"], range_index=1),
         FIRST + batch(6, [b"d"], range_index=1),
         FIRST[:-1] + bytes([FIRST[-1] ^ 1]),
+        FIRST + SECOND[:-1] + bytes([SECOND[-1] ^ 1]),
     ],
-    ids=["beyond", "below", "twice", "gap", "other-stream", "other-range", "other-range-later", "damaged"],
+    ids=[
+        "beyond",
+        "below",
+        "twice",
+        "gap",
+        "other-stream",
+        "other-range",
+        "other-range-later",
+        "damaged",
+        "damaged-later",
+    ],
 )
 def test_what_does_not_fit_is_corruption(payload: bytes) -> None:
     """Batches elsewhere, with a gap, of another range, or damaged are refused as one."""

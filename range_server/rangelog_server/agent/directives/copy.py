@@ -119,4 +119,4 @@ class Copier:
         )
         if answer.start_offset != hosted.core.start_offset:
             raise ProtocolViolation(f"its range starts at {answer.start_offset}")
-        return [NewBatch(header, batch_crc(data), data) for header, data in answer.batches.before(end_offset)]
+        return [NewBatch(header, batch_crc(data), data) for header, data, _ in answer.batches.before(end_offset)]

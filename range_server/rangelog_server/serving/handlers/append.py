@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rangelog_core.batch import BatchHeader, batch_crc, check_batch, split_batches
+from rangelog_core.batch import BatchHeader, batch_crc
+from rangelog_core.checked_batches import checked_batches
 from rangelog_core.errors import ProtocolViolation, RangelogError
 from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
@@ -41,13 +42,8 @@ def check_payload(message: data_pb2.Append, payload: bytes) -> list[NewBatch]:
     """Check that a payload is whole batches of the message's range and epoch. Raises ProtocolViolation, Corruption."""
     if not payload:
         raise ProtocolViolation("an append without a batch")
-    if int.from_bytes(payload[8:12], "little") == len(payload):  # the length field: the usual case is one batch
-        header = check_batch(payload)
-        _check_header(message, header)
-        return [NewBatch(header, batch_crc(payload), payload)]
     batches = []
-    for data in split_batches(payload):
-        header = check_batch(data)
+    for header, data, _ in checked_batches(payload):
         _check_header(message, header)
         batches.append(NewBatch(header, batch_crc(data), data))
     return batches

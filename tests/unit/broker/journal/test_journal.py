@@ -164,8 +164,11 @@ async def test_a_trimmed_journal_without_a_snapshot_is_not_opened(client: Client
 
 async def test_who_was_deposed_while_it_read_is_told_so(client: Client) -> None:
     """The later owner has trimmed behind a snapshot that lies beyond the end that the deposed one reads to: no damage."""
+    first = await opened(client)
+    await first.propose_own(b"first|")
     slow = client.writer(NAME)
     await slow.open()
+    assert slow.next_offset
     later = await opened(client, limits=OwnerLimits(snapshot_entries=40))
     for number in range(300):
         await later.propose_own(b"%d|" % number + bytes(1000))
@@ -173,7 +176,8 @@ async def test_who_was_deposed_while_it_read_is_told_so(client: Client) -> None:
     with pytest.raises(WriterFenced):
         await _restored(client, slow, Chain, None, lambda: None)
     await slow.close(flush=False)
-    await later.close()
+    for each in (first, later):
+        await each.close()
 
 
 async def test_what_is_no_journal_is_not_opened(client: Client) -> None:

@@ -36,7 +36,7 @@ def fold(batches: list[Batch], end: int, cut: int | None, *, trimmed: int = 0) -
     """The state of a log that ends at `end`, without a snapshot."""
     state = ShardState.first({})
 
-    async def headers(name: str, stream_id: int, start: int, last: int) -> AsyncIterator[list[Batch]]:
+    async def headers(name: str, stream_id: int, start: int, last: int, _: object) -> AsyncIterator[list[Batch]]:
         assert start >= trimmed, "what is trimmed cannot be read"
         yield [each for each in batches if start <= each[0].base_offset < last]
 

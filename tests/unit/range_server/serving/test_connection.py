@@ -8,7 +8,8 @@ from unittest import mock
 
 import pytest
 
-from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.batch import decode_records
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.errors import Overloaded
 from rangelog_core.frame import Opcode
 from rangelog_core.net.data_connection import DataConnection, replica_id

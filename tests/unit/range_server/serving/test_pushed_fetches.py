@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.batch import decode_records
+from rangelog_core.checked_batches import split_batches
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FETCH_CREDIT_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
