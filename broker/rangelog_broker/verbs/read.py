@@ -54,7 +54,7 @@ class Reads:
         self._client = client
         self._quotas = quotas
         self._reading_count = 0
-        self._waits: set[asyncio.Timeout] = set()
+        self._waits: dict[asyncio.Timeout, None] = {}
         self._leaves = False
 
     async def read(
@@ -143,7 +143,7 @@ class Reads:
         limit = asyncio.timeout(wait_s)
         try:
             async with limit:
-                self._waits.add(limit)
+                self._waits[limit] = None
                 reader = self._client.topic_reader(name, start=start, follow=True, timeout_s=READ_TIMEOUT_S)
                 async with aclosing(_records_of(reader)) as each:
                     async for _ in each:
@@ -152,7 +152,7 @@ class Reads:
         except TimeoutError:
             return False
         finally:
-            self._waits.discard(limit)
+            self._waits.pop(limit, None)
 
 
 def _records_of(reader: TopicReader) -> AsyncGenerator[TopicRecord, None]:
