@@ -151,7 +151,8 @@ class Runtime:
             self._announce(stack, metrics_address)
             await self._stop.wait()
             beating.cancel()
-            await self._hand_over([server.close, *(door.leave for door in doors.values())], registration, watch)
+            closings = [server.close, desk.reads.leave, *(door.leave for door in doors.values())]
+            await self._hand_over(closings, registration, watch)
 
     # ---- ways in and out; rangelog_broker.testing has others
 

@@ -13,6 +13,8 @@ from rangelog_server_common.http_server import HttpServer
 
 CONNECTIONS_MAX = 10_000
 IDLE_TIMEOUT_S = 75
+GRACE_S = 5.0
+"""At a stop: the shards that are sent to have to find other owners."""
 
 
 async def _open(context: DoorContext, settings: HttpSettings, bound: socket.socket) -> HttpServer:
@@ -22,6 +24,7 @@ async def _open(context: DoorContext, settings: HttpSettings, bound: socket.sock
         tls=context.tls,
         tokens=context.verifier is not None,
         idle_timeout_s=IDLE_TIMEOUT_S,
+        grace_s=GRACE_S,
         connections_max=CONNECTIONS_MAX,
         protocol=BoundedHead,
     )

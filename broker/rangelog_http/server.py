@@ -15,10 +15,12 @@ import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from rangelog_server_common.http_server import HEAD_BYTES_MAX, HeadInTime
+from rangelog_server_common.http_server import HeadInTime
 
 STEP_BYTES = 4 * 1024
 """Parsed at a time."""
+HEAD_BYTES_MAX = 48 * 1024
+"""Of a head, which may have a position in as many shards as a topic has."""
 UNREAD_TIMEOUT_S = 30.0
 
 

@@ -3,7 +3,8 @@
 What holds: no more requests than the limit run at once, and none for longer than its limit; a body is never held beyond its
 limit, and of bodies that are held back there is a bounded number, of which the one that has waited longest goes; their bytes
 together are bounded in the same way where they count to a share. An error is answered once, in the form of the interface; one
-that is a defect is logged.
+that is a defect is logged. What is under way when the server stops is answered with an error that says whether it may have
+been carried out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Muta
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from rangelog_core.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, RoleForbids
+from rangelog_core.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, RoleForbids, Unavailable
 
 DISCARD_TIMES = 16
 """So many times the limit is read, and not kept, of a body that is too large."""
@@ -58,8 +59,8 @@ class HttpGuard(ABC):
 
         try:
             await self._pass_on(scope, receive, start)
-        except Exception as error:
-            answer = self._refused(error, scope)
+        except (Exception, asyncio.CancelledError) as error:
+            answer = self._refused(_at_a_stop(scope) if isinstance(error, asyncio.CancelledError) else error, scope)
             if not started:
                 await answer(scope, receive, start)
 
@@ -88,6 +89,13 @@ class HttpGuard(ABC):
             raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
         finally:
             self._running -= 1
+
+
+def _at_a_stop(scope: Message) -> RangelogError:
+    """Return the error of a request that was under way as its server stopped, which has cancelled it."""
+    if scope["method"] in ("GET", "HEAD"):
+        return Unavailable("this server stops: ask another one")
+    return RequestTimeout("this server stops: whether the request was carried out is not known", outcome_unknown=True)
 
 
 def refused_role(error: RangelogError) -> RoleForbids:

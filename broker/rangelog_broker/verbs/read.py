@@ -54,7 +54,8 @@ class Reads:
         self._client = client
         self._quotas = quotas
         self._reading_count = 0
-        self._waiting_count = 0
+        self._waits: dict[asyncio.Timeout, None] = {}
+        self._leaves = False
 
     async def read(
         self, caller: Caller, topic: str, start: ReadStart, *, records_max: int = 1_000, wait_s: float = 0.0
@@ -106,7 +107,14 @@ class Reads:
     @property
     def waiting_count(self) -> int:
         """Reads that wait for a record behind the end."""
-        return self._waiting_count
+        return len(self._waits)
+
+    def leave(self) -> None:
+        """Answer the reads that wait, and let none wait from now on: the broker stops."""
+        self._leaves = True
+        for each in self._waits:
+            if not each.expired():
+                each.reschedule(asyncio.get_running_loop().time())
 
     # ---- inside
 
@@ -130,11 +138,12 @@ class Reads:
 
     async def _comes(self, name: str, start: Cut, wait_s: float) -> bool:
         """Wait for a record behind a position; return whether there is one."""
-        if self._waiting_count >= WAITING_MAX:
+        if self._leaves or self.waiting_count >= WAITING_MAX:
             return False
-        self._waiting_count += 1
+        limit = asyncio.timeout(wait_s)
         try:
-            async with asyncio.timeout(wait_s):
+            async with limit:
+                self._waits[limit] = None
                 reader = self._client.topic_reader(name, start=start, follow=True, timeout_s=READ_TIMEOUT_S)
                 async with aclosing(_records_of(reader)) as each:
                     async for _ in each:
@@ -143,7 +152,7 @@ class Reads:
         except TimeoutError:
             return False
         finally:
-            self._waiting_count -= 1
+            self._waits.pop(limit, None)
 
 
 def _records_of(reader: TopicReader) -> AsyncGenerator[TopicRecord, None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import zlib
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -16,11 +17,17 @@ from rangelog import Cut, ProducerAck, TopicRecord
 from rangelog.errors import InvalidArgument, RangelogError
 
 PLACES = ("earliest", "latest")
+PLAIN_LENGTH_MAX = 500
+"""Characters of a position that is not packed."""
+CUT_LENGTH_MAX = 1 << 18
+"""Of one that is unpacked."""
 
 
 def token_of(cut: Cut) -> str:
-    """Return a position as a text for an address."""
-    return base64.urlsafe_b64encode(cut.to_json().encode()).rstrip(b"=").decode()
+    """Return a position as a text for an address, which one of a few thousand shards has room in."""
+    text = cut.to_json().encode()
+    packed = zlib.compress(text) if len(text) > PLAIN_LENGTH_MAX else text
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
 def start_of(text: str) -> str | Cut | datetime:
@@ -40,8 +47,11 @@ def start_of(text: str) -> str | Cut | datetime:
             raise InvalidArgument("a time needs a zone: 2026-01-01T00:00:00Z")
         return at
     try:
-        return Cut.from_json(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
-    except (binascii.Error, ValueError, InvalidArgument):
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        if packed.startswith(b"x"):
+            packed = zlib.decompressobj().decompress(packed, CUT_LENGTH_MAX)
+        return Cut.from_json(packed.decode())
+    except (binascii.Error, zlib.error, ValueError, InvalidArgument):
         raise InvalidArgument(
             f"from={text[:40]!r}: earliest, latest, a time (2026-01-01T00:00:00Z), or `next` of an earlier answer"
         ) from None

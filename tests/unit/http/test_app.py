@@ -6,19 +6,16 @@ import asyncio
 import base64
 import gzip
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from rangelog import Client, ProducerAck
 from rangelog.errors import AppendTimeout, Overloaded, RangelogError, RightMissing
-from rangelog.testing import FakeCluster
 from rangelog_broker.door import DoorContext
 from rangelog_broker.verbs.caller import Caller
-from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import BYTES_MAX, Sends
 from rangelog_http import app
 from rangelog_http.answers import status_of
@@ -27,32 +24,12 @@ from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.records_in import RECORDS_TYPE
 from rangelog_server_common.http_app import description_of
 from rangelog_server_common.quotas.guard import QuotaGuard
-from rangelog_server_common.rights.guard import RightsGuard
 from tests.support.rest_caller import RestCaller
 from tests.support.waiting import until
 
 COMMITTED = Path(__file__).resolve().parents[3] / "docs" / "api" / "http.openapi.json"
 RECORDS = "/v1/topics/default/t/records"
 LINES = {"content-type": "application/x-ndjson"}
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    """A client of a cluster with a topic "t"."""
-    with FakeCluster(brokers=1) as cluster:
-        async with cluster.client() as made:
-            await made.topics.create("t")
-            yield made
-
-
-@pytest.fixture
-async def context(client: Client) -> AsyncIterator[DoorContext]:
-    """The broker behind the door."""
-    quotas = QuotaGuard()
-    sends = Sends(client, quotas)
-    nothing = cast(Any, None)
-    yield DoorContext(nothing, nothing, sends, Reads(client, quotas), client, RightsGuard(), quotas, None, None, None)
-    await sends.close()
 
 
 @pytest.fixture

@@ -6,12 +6,18 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from rangelog_broker.door import DoorContext
+from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.send import Sends
 from rangelog_core.net.principals import Port
-from rangelog_http.server import STEP_BYTES, BoundedHead
-from rangelog_server_common.http_server import HEAD_BYTES_MAX, HttpServer
+from rangelog_http.app import Application
+from rangelog_http.server import HEAD_BYTES_MAX, STEP_BYTES, BoundedHead
+from rangelog_http.settings import HttpSettings
+from rangelog_server_common.http_server import HttpServer
 from tests.support.waiting import until
 
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\n"
@@ -100,8 +106,8 @@ async def test_heads_and_trailers_without_end_are_refused(echo: Echo, server: Ht
     endless = b"x" * (2 * HEAD_BYTES_MAX)
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n"
     for given in (
-        b"GET /" + endless, POST + endless, POST + b"X: " + endless, POST + b"X: y\r\n" * 5_000,
-        chunked + b"0\r\n" + endless, chunked + b"0\r\nX: " + endless, chunked + b"0\r\n" + b"X: y\r\n" * 5_000,
+        b"GET /" + endless, POST + endless, POST + b"X: " + endless, POST + b"X: y\r\n" * 10_000,
+        chunked + b"0\r\n" + endless, chunked + b"0\r\nX: " + endless, chunked + b"0\r\n" + b"X: y\r\n" * 10_000,
         chunked + b"5;" + endless, b"\r\n" * HEAD_BYTES_MAX,
     ):  # fmt: skip
         came = await spoken(server, given)  # nothing where the client still sends at the end of its connection
@@ -157,3 +163,32 @@ async def test_a_client_that_reads_nothing_loses_its_connection(echo: Echo, serv
                     await asyncio.sleep(0.01)
         writer.transport.abort()
         await until(lambda: not connections, "it is gone")
+
+
+async def test_what_is_under_way_at_a_stop_is_answered(context: DoorContext) -> None:
+    """A send's outcome is not known; a read can be asked of another broker. No answer says that there is a defect."""
+    server = HttpServer(
+        Application(context, HttpSettings(listen="127.0.0.1:0")),
+        port=Port.BROKER_HTTP,
+        protocol=BoundedHead,
+        grace_s=0.1,
+    )
+    bound = socket.create_server(("127.0.0.1", 0))
+    server.address = bound.getsockname()  # type: ignore[attr-defined]
+    await server.start(bound)
+    asked = asyncio.Event()
+
+    async def stuck(*_: Any, **__: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    with mock.patch.object(Sends, "send", stuck), mock.patch.object(Reads, "read", stuck):
+        path = b"/v1/topics/default/t/records HTTP/1.1\r\nHost: x\r\n"
+        given = [b"POST " + path + b"Content-Length: 1\r\n\r\n1", b"GET " + path + b"\r\n"]
+        answers = [asyncio.ensure_future(spoken(server, each)) for each in given]
+        await asked.wait()
+        await until(lambda: len(server._server.server_state.tasks) == 2, "both are under way")
+        await server.close()
+        sent, read = await asyncio.gather(*answers)
+    assert sent.startswith(b"HTTP/1.1 504") and b'"outcome_unknown":true' in sent
+    assert read.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in read

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from rangelog import AppendRecord, Cut, TopicRecord
 from rangelog.errors import InvalidArgument, RecordTooLarge
+from rangelog_core.limits import TOPIC_SHARDS_MAX
+from rangelog_http.server import HEAD_BYTES_MAX
 from rangelog_http.wire.encodings import PARTS_MAX, decoded
 from rangelog_http.wire.json_pointers import key_at, parse_pointer
 from rangelog_http.wire.records_in import RECORDS_TYPE, Given, records_of
@@ -218,6 +220,17 @@ def test_a_position_comes_back(offsets: dict[int, int]) -> None:
     token = token_of(cut)
     assert token.replace("-", "").replace("_", "").isalnum()
     assert start_of(token) == cut
+
+
+def test_a_position_in_many_shards_fits_a_head() -> None:
+    """A topic has up to TOPIC_SHARDS_MAX of them; a packed position that is no such thing is refused, unpacked to a bound."""
+    cut = Cut(7, {(1 << 30) + 3 * each: (each * 7_919_777) % (1 << 32) for each in range(TOPIC_SHARDS_MAX)})
+    token = token_of(cut)
+    assert len(token) < HEAD_BYTES_MAX - 1_000
+    assert start_of(token) == cut
+    for packed in (zlib.compress(bytes(1 << 28)), zlib.compress(b"{}"), b"x", b"x\x9c", zlib.compress(b"\xff" * 600)):
+        with pytest.raises(InvalidArgument):
+            start_of(base64.urlsafe_b64encode(packed).decode().rstrip("="))
 
 
 @pytest.mark.parametrize("text", ["", "first", "2026-01-01T00:00:00", "5", "eyJ", "ä", "%00", "e30", "x" * 100_000])

@@ -86,6 +86,19 @@ async def test_a_read_at_the_end_waits(client: Client, reads: Reads) -> None:
     assert reads.waiting_count == 0
 
 
+async def test_a_stop_answers_those_that_wait(client: Client, reads: Reads) -> None:
+    """With nothing, and the position that they had; later ones do not wait."""
+    await send(client, b"before")
+    start = (await reads.read(CALLER, "t", "earliest")).position
+    waiting = [asyncio.ensure_future(reads.read(CALLER, "t", start, wait_s=60.0)) for _ in range(3)]
+    while reads.waiting_count < 3:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        reads.leave()
+        for answer in [*await asyncio.gather(*waiting), await reads.read(CALLER, "t", start, wait_s=60.0)]:
+            assert (answer.records, answer.position) == ([], start)
+
+
 async def test_too_many_that_wait_are_answered_at_once(
     client: Client, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,35 @@
+"""A broker's verbs over a cluster in memory, as the door has them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from rangelog import Client
+from rangelog.testing import FakeCluster
+from rangelog_broker.door import DoorContext
+from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.send import Sends
+from rangelog_server_common.quotas.guard import QuotaGuard
+from rangelog_server_common.rights.guard import RightsGuard
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client of a cluster with a topic "t"."""
+    with FakeCluster(brokers=1) as cluster:
+        async with cluster.client() as made:
+            await made.topics.create("t")
+            yield made
+
+
+@pytest.fixture
+async def context(client: Client) -> AsyncIterator[DoorContext]:
+    """The broker behind the door."""
+    quotas = QuotaGuard()
+    sends = Sends(client, quotas)
+    nothing = cast(Any, None)
+    yield DoorContext(nothing, nothing, sends, Reads(client, quotas), client, RightsGuard(), quotas, None, None, None)
+    await sends.close()
