@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from rangelog.errors import InvalidArgument
 from rangelog_broker.verbs import read, send
 from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.counts import size_of
 from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import Outcome, Sends
 from rangelog_core.errors import RangelogError
@@ -17,13 +19,18 @@ from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.encodings import decoded
 from rangelog_http.wire.json_pointers import parse_pointer
 from rangelog_http.wire.records_in import LINES_TYPES, Given, records_of
-from rangelog_http.wire.records_out import dumped, lines_of, outcome_object, record_object, start_of, token_of
+from rangelog_http.wire.records_out import dumped, lines_of, object_of, outcome_object, start_of, token_of
 from rangelog_server_common.http_guard import KeptShare
 
 HEADER_PREFIX = b"x-rangelog-header-"
 ACKS = ("durable", "none")
 _SENT = frozenset({"key", "key_pointer", "ack", "shard"})
 _READ = frozenset({"from", "limit", "wait_ms"})
+LARGE_BYTES = 32 * 1024
+"""More than that is not decoded or encoded on the loop."""
+ENCODED_WEIGHT = 64
+"""So many times its length a compressed body counts."""
+T = TypeVar("T")
 _BYTES = "surrogateescape"
 """Keeps the bytes of a key that is no UTF-8."""
 
@@ -45,6 +52,7 @@ class RecordHandlers:
     def __init__(self, sends: Sends, reads: Reads, settings: HttpSettings) -> None:
         self._sends = sends
         self._reads = reads
+        self._one_large = asyncio.Lock()
         self._kept = frozenset(name.encode("latin-1", "replace") for name in settings.keep_headers)
         self._pointers = {topic: parse_pointer(text) for topic, text in settings.key_pointers.items()}
 
@@ -67,11 +75,15 @@ class RecordHandlers:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
         shard = _number(query, "shard", None, 0, (1 << 64) - 1)
         known = dict(headers)
-        plain = decoded(body, known.get(b"content-encoding", b"").decode("latin-1"), send.BYTES_MAX)
+        encoding = known.get(b"content-encoding", b"").decode("latin-1")
+        plain = await self._aside(
+            len(body) * (ENCODED_WEIGHT if encoding else 0), lambda: decoded(body, encoding, send.BYTES_MAX)
+        )
         kept_bytes = len(body) + (len(plain) if plain is not body else 0)
         share.keep(kept_bytes)
         content_type = known.get(b"content-type", b"").decode("latin-1")
-        found = records_of(plain, content_type, self._given(topic, query, headers), send.RECORDS_MAX)
+        given = self._given(topic, query, headers)
+        found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
         if found.is_batch:
             share.keep(kept_bytes + len(plain))
         if ack == "none":
@@ -100,9 +112,19 @@ class RecordHandlers:
         )
         token = token_of(found.position)
         more = ((b"x-rangelog-next", token.encode()),)
+        size_bytes = sum(map(size_of, found.records))
         if any(each in dict(headers).get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
-            return RecordsAnswer(200, LINES_TYPES[0], lines_of(found.records), more)
-        return _json(200, {"records": [record_object(each) for each in found.records], "next": token}, more)
+            lines = await self._aside(size_bytes, lambda: lines_of(found.records))
+            return RecordsAnswer(200, LINES_TYPES[0], lines, more)
+        body = await self._aside(size_bytes, lambda: object_of(found.records, token))
+        return RecordsAnswer(200, "application/json", body, more)
+
+    async def _aside(self, size_bytes: int, work: Callable[[], T]) -> T:
+        """Return what work returns; what is large runs on a thread, one at a time, so that producers' requests go on."""
+        if size_bytes <= LARGE_BYTES:
+            return work()
+        async with self._one_large:
+            return await asyncio.to_thread(work)
 
     def _given(self, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> Given:
         key: bytes | None = query["key"].encode("utf-8", _BYTES) if "key" in query else None

@@ -73,6 +73,11 @@ def record_object(record: TopicRecord) -> dict[str, Any]:
     return made
 
 
+def object_of(records: Iterable[TopicRecord], token: str) -> bytes:
+    """Return records and the position behind them as one object of JSON."""
+    return b'{"records":[%b],"next":%b}' % (b",".join(dumped(record_object(each)) for each in records), dumped(token))
+
+
 def lines_of(records: Iterable[TopicRecord]) -> bytes:
     """Return records as lines of JSON."""
     return b"".join(dumped(record_object(each)) + b"\n" for each in records)

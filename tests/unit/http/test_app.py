@@ -237,6 +237,35 @@ async def test_a_read_ends_with_its_client(context: DoorContext) -> None:
     assert context.reads.waiting_count == 0
 
 
+async def test_large_bodies_do_not_hold_up_the_loop(call: RestCaller) -> None:
+    """They are decoded, parsed and encoded on a thread, one at a time; what is small is not."""
+    running: list[str] = []
+
+    async def noted(work: Any) -> Any:
+        assert not running, "one at a time"
+        running.append("")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, work)
+        finally:
+            running.pop()
+
+    large = b'"' + b"x" * 40_000 + b'"\n'
+    packed = LINES | {"content-encoding": "gzip"}
+    with mock.patch("asyncio.to_thread", side_effect=noted) as aside:
+        assert (await call("POST", RECORDS, raw=[b"1\n"], headers=LINES)).status == 200
+        assert (await call("GET", RECORDS)).status == 200 and not aside.called
+        sent = await asyncio.gather(
+            *(call("POST", RECORDS, raw=[gzip.compress(large)], headers=packed) for _ in range(3))
+        )
+        assert [each.status for each in sent] == [200] * 3
+        bomb = await call("POST", RECORDS, raw=[gzip.compress(bytes(1 << 24))], headers=packed)
+        assert (bomb.status, aside.call_count) == (413, 4)
+        read = await call("GET", RECORDS)
+        assert [len(each["value"]) for each in read.body["records"]] == [1] + [40_002] * 3
+        lines = await call("GET", RECORDS, headers={"accept": "application/x-ndjson"})
+        assert len(lines.body.splitlines()) == 4 and aside.call_count == 6
+
+
 async def test_all_bodies_together_are_bounded(context: DoorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what they become; the one that is received for longest goes, or else the last one."""
     monkeypatch.setattr(app, "BODIES_BYTES_MAX", 1_000)
