@@ -114,7 +114,7 @@ async def test_a_strange_query_of_a_get(call: RestCaller, target: str) -> None:
 
 
 async def test_every_byte_of_a_key_is_kept(call: RestCaller, client: Client) -> None:
-    """Of UTF-8 or not; the SDK reads the same. What is no text elsewhere in a query is refused."""
+    """Of UTF-8 or not; the SDK reads the same. Elsewhere in a query a text is UTF-8."""
     for key in ("%ff", "%fe", "%C3%A9", "a%00b", "a+b", ""):
         assert (await call("POST", f"{RECORDS}?key={key}", raw=[b"x"], headers={})).status == 200
     keys = [b"\xff", b"\xfe", "é".encode(), b"a\0b", b"a b", b""]
