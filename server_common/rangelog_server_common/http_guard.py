@@ -3,8 +3,8 @@
 What holds: no more requests than the limit run at once, and none for longer than its limit; a body is never held beyond its
 limit, and of bodies that are held back there is a bounded number, of which the one that has waited longest goes; their bytes
 together are bounded in the same way where they count to a share. An error is answered once, in the form of the interface; one
-that is a defect is logged. What is under way when the server stops is answered with an error that says whether it may have
-been carried out.
+that is a defect is logged. A request that is under way when the server stops is answered with an error that says whether it may
+have been carried out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def refused_role(error: RangelogError) -> RoleForbids:
 
 
 class KeptBytes:
-    """What the requests of an interface keep in memory, together."""
+    """Counts the bytes that the requests of an interface keep in memory, together."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -121,7 +121,7 @@ class KeptBytes:
 
 
 class KeptShare:
-    """What one request keeps in memory."""
+    """The bytes that one request keeps in memory."""
 
     def __init__(self, of: KeptBytes) -> None:
         self._of = of

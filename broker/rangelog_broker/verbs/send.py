@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
-from rangelog.errors import AppendTimeout, InvalidArgument, Overloaded, RangelogError, RequestTimeout
+from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import SendCounts, size_of
 from rangelog_core.limits import MIB
@@ -134,9 +134,9 @@ class Sends:
         found = await self._topic(name)
         try:
             return await self._hand_over(found, records, shard)
-        except AppendTimeout:
-            raise
-        except RangelogError:  # the producer has ended since its last record
+        except RangelogError as error:
+            if error.retriable:  # the producer goes on, and another one would overtake its records
+                raise
             self._drop(name, found)
             return await self._hand_over(await self._topic(name), records, shard)
 

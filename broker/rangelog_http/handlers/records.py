@@ -178,8 +178,9 @@ def _json(status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def _status_of_all(outcomes: list[Outcome]) -> int:
-    """Return 200 where all are in, 207 where some are, and the first one's where all were refused."""
+    """Return 200 where all are in, 207 where some are; else that of an unknown outcome, or the first one's."""
     errors = [each for each in outcomes if isinstance(each, RangelogError)]
     if not errors:
         return 200
-    return 207 if len(errors) < len(outcomes) else status_of(errors[0])
+    unknown = next((each for each in errors if each.outcome_unknown), errors[0])
+    return 207 if len(errors) < len(outcomes) else status_of(unknown)

@@ -114,7 +114,7 @@ async def test_a_strange_query_of_a_get(call: RestCaller, target: str) -> None:
 
 
 async def test_every_byte_of_a_key_is_kept(call: RestCaller, client: Client) -> None:
-    """Of UTF-8 or not; the SDK reads the same. What is no text elsewhere in a query is refused."""
+    """Of UTF-8 or not; the SDK reads the same. Elsewhere in a query a text is UTF-8."""
     for key in ("%ff", "%fe", "%C3%A9", "a%00b", "a+b", ""):
         assert (await call("POST", f"{RECORDS}?key={key}", raw=[b"x"], headers={})).status == 200
     keys = [b"\xff", b"\xfe", "é".encode(), b"a\0b", b"a b", b""]
@@ -157,6 +157,8 @@ async def test_each_record_of_a_batch_has_its_outcome(call: RestCaller, context:
     with mock.patch.object(Sends, "send", mock.AsyncMock(return_value=unknown)):
         lost = await call("POST", RECORDS, raw=[b"x"], headers={})
     assert (lost.status, lost.body["outcome_unknown"]) == (504, True)
+    with mock.patch.object(Sends, "send", mock.AsyncMock(return_value=[Overloaded("busy"), *unknown])):
+        assert (await call("POST", RECORDS, raw=[b"1\n2\n"], headers=LINES)).status == 504
 
 
 def test_every_error_has_a_status() -> None:

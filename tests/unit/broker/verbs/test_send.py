@@ -16,6 +16,7 @@ from rangelog.errors import (
     RangelogError,
     RequestTimeout,
     RightMissing,
+    StorageFull,
     TopicNotFound,
     TopicStateForbids,
 )
@@ -238,3 +239,15 @@ async def test_a_request_that_waits_for_room_is_not_overtaken(
     (one,), (two,) = await asyncio.gather(first, second)
     assert isinstance(one, ProducerAck) and isinstance(two, ProducerAck)
     assert (one.shard, one.offset) < (two.shard, two.offset)
+
+
+async def test_a_producer_that_finds_no_room_in_the_log_is_kept(
+    client: Client, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still retries what it has: another one would overtake it."""
+    await sends.send(CALLER, "t", records(b"first"))
+    before = sends._topics["default/t"]
+    monkeypatch.setattr(TopicProducer, "ready", mock.AsyncMock(side_effect=StorageFull("no room")))
+    with pytest.raises(StorageFull):
+        await sends.send(CALLER, "t", records(b"second"))
+    assert sends._topics["default/t"] is before
