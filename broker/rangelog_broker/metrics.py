@@ -74,6 +74,7 @@ FIGURES: Sequence[Figure[BrokerFacts]] = (
     counter("rangelog_broker_read_records_total", "Records in answers to reads of topics through doors.",
             lambda f: f.desk.reads.counts.read_records),
     counter("rangelog_broker_read_bytes_total", "Bytes of their keys and values.", lambda f: f.desk.reads.counts.read_bytes),
+    gauge("rangelog_broker_follows", "Readers that follow topics through doors.", lambda f: f.desk.reads.follow_count),
     gauge("rangelog_broker_reads_waiting", "Reads that wait for a record behind the end.",
           lambda f: f.desk.reads.waiting_count),
     gauge("rangelog_broker_assigned", "Shards and journals that are assigned to this broker.",

@@ -18,14 +18,17 @@ from rangelog.errors import InvalidArgument, Overloaded, RangelogError
 from rangelog_broker.door import DoorContext
 from rangelog_broker.verbs import send
 from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.read import TOPIC
 from rangelog_core.limits import MIB
 from rangelog_core.net.acting import acting_for
 from rangelog_core.net.principals import Port, Principal
 from rangelog_core.quotas import Measure
+from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_http.answers import RETRY_AFTER_S, status_of
 from rangelog_http.handlers import topics
 from rangelog_http.handlers.records import RecordHandlers, RecordsAnswer, query_of
+from rangelog_http.handlers.tails import Tails
 from rangelog_http.settings import HttpSettings
 from rangelog_server_common.http_answers import error_response, possible
 from rangelog_server_common.http_app import json_app
@@ -118,13 +121,29 @@ async def read_records(
     _not_called()
 
 
+_tail = APIRouter(prefix="/v1/topics/{namespace}/{name}/tail", tags=["records"])
+
+
+@_tail.get("", summary="Follow a topic", responses=possible(404, 409))
+async def follow_topic(
+    namespace: topics.Namespace,
+    name: topics.Name,
+    from_: Annotated[
+        str, Query(alias="from", description="earliest, latest, a time with a zone, or `next`.")
+    ] = "latest",
+    last_event_id: Annotated[str, Header(description="The id of the last event, in place of `from`.")] = "",
+) -> str:
+    """Send records as they come, as server-sent events: `data` is a record, `id` the position behind it."""
+    _not_called()
+
+
 def _not_called() -> NoReturn:
     raise AssertionError("the application answers this path before FastAPI")
 
 
 def bare_app() -> FastAPI:
     """Return the part that FastAPI answers, and the description of everything."""
-    return json_app((topics.router, _described), title="rangelog", about=_ABOUT)
+    return json_app((topics.router, _described, _tail), title="rangelog", about=_ABOUT)
 
 
 class Application(CallerGuard):
@@ -141,11 +160,15 @@ class Application(CallerGuard):
         self._batches = Bodies(bytes_max=send.BYTES_MAX, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX)
         self._bodies_kept, self._answers_kept = KeptBytes(BODIES_BYTES_MAX), KeptBytes(ANSWERS_BYTES_MAX)
         self._records = RecordHandlers(context.sends, context.reads, settings)
+        self._tails = Tails(context.reads)
         self._callers = context.rights
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
-        topic = topic_of(scope["path"])
-        if topic is None:
+        topic, kind = route_of(scope["path"])
+        if kind == "tail" and scope["method"] == "GET":
+            await self._tail(topic, scope, receive, send)
+            return
+        if kind != "records":
             await super()._pass_on(scope, receive, send)
             return
         headers: list[tuple[bytes, bytes]] = scope["headers"]
@@ -167,6 +190,23 @@ class Application(CallerGuard):
             if not share.fits(len(answer.body)) and method == "GET":  # what was sent is answered in any case
                 raise Overloaded(f"answers that are not read keep {ANSWERS_BYTES_MAX} bytes: try again")
             await _write(answer, send)
+
+    async def _tail(self, topic: str, scope: Message, receive: Receive, send: Send) -> None:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        known = dict(headers)
+        self._check_connection(scope)
+        principal = self._caller(scope, known)
+        caller = Caller(self._callers, lambda *_: None)
+        caller.admitted(principal)
+
+        async def check() -> None:
+            caller.admitted(self._caller(scope, known))
+            await caller.require_named(Verb.READ, TOPIC, topic)
+
+        await self._hold_call(principal)
+        with suppress(TimeoutError):
+            async with _while_there(receive):
+                await self._tails.get(caller, topic, query_of(scope["query_string"]), headers, send, check)
 
     async def _answer(
         self,
@@ -232,13 +272,13 @@ async def _while_there(receive: Receive | None) -> AsyncGenerator[None, None]:
             watching.cancel()
 
 
-def topic_of(path: str) -> str | None:
-    """Return the topic of /v1/topics/NAMESPACE/NAME/records; None: it is another path.
+def route_of(path: str) -> tuple[str, str]:
+    """Return the topic of /v1/topics/NAMESPACE/NAME/KIND, and the kind: records or tail; ("", ""): it is another path.
 
-    >>> topic_of("/v1/topics/shop/orders/records")
-    'shop/orders'
+    >>> route_of("/v1/topics/shop/orders/records")
+    ('shop/orders', 'records')
     """
     parts = path.split("/")
-    if len(parts) == 6 and parts[5] == "records" and parts[1:3] == ["v1", "topics"]:
-        return f"{parts[3]}/{parts[4]}"
-    return None
+    if len(parts) == 6 and parts[5] in ("records", "tail") and parts[1:3] == ["v1", "topics"]:
+        return f"{parts[3]}/{parts[4]}", parts[5]
+    return "", ""

@@ -215,3 +215,37 @@ def test_the_examples_of_the_page(broker_cluster: Cluster) -> None:
             assert came and b'"error"' not in came and b'"code"' not in came, (text, came)
             count += 1
     assert count >= 6
+
+
+def test_a_tail_goes_on_at_another_broker(own: Cluster) -> None:
+    """Its broker is killed: by the id of the last event the records go on at the other one, none missing, none twice."""
+    urls = {name: f"{door(own, name)}/v1/topics/default/followed" for name in own.brokers}
+    eventually(lambda: curl("-X", "PUT", "--json", '{"shards": 2}', urls["broker2"])[0] == 201, "the topic is made", 60)
+    came: list[tuple[str, int, int]] = []
+    last = ""
+
+    def follow(broker: str, until_count: int) -> None:
+        nonlocal last
+        resume = ["-H", f"Last-Event-ID: {last}"] if last else []
+        command = ["curl", "-sN", "-m", "120", *resume, f"{urls[broker]}/tail?from=earliest"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(b"id: "):
+                    last = line[4:].strip().decode()
+                elif line.startswith(b"data: "):
+                    record = json.loads(line[6:])
+                    came.append((record["value"], record["shard"], record["offset"]))
+                    if len(came) == until_count:
+                        break
+            process.kill()
+
+    lines = b"".join(b"%d\n" % number for number in range(100))
+    kind = ("-H", "content-type: application/x-ndjson")
+    assert curl(*kind, f"{urls['broker2']}/records", data=lines)[0] == 200
+    follow("broker1", 40)
+    own.kill("broker1")
+    follow("broker2", 100)
+    assert sorted(int(value) for value, _, _ in came) == list(range(100))
+    assert len({(shard, offset) for _, shard, offset in came}) == 100
+    own.start_member("broker1")

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, rare
 
 _SEND, _READ = "rangelog_broker.verbs.send", "rangelog_broker.verbs.read"
 _RECORDS, _BODIES = "rangelog_http.handlers.records", "rangelog_http.wire.records_in"
+_TAIL, _TAILS = "rangelog_http.handlers.tails", "http/test_tails.py"
 _SENDS, _READS, _APP, _WIRE = (
     "broker/verbs/test_send.py",
     "broker/verbs/test_read.py",
@@ -17,7 +18,7 @@ SENDING: tuple[Mutant, ...] = (
     rare("send-by-anyone", "a client appends to a topic without a right on it", _SEND,
          "        await caller.require_named(Verb.APPEND, _TOPIC, name)\n", "", _SENDS),
     rare("read-by-anyone", "a client reads a topic without a right on it", _READ,
-         "        await caller.require_named(Verb.READ, _TOPIC, name)\n", "", _READS),
+         "        await caller.require_named(Verb.READ, TOPIC, name)\n        who", "        who", _READS),
     rare("send-out-of-turn", "a request overtakes one that waits for room: records of one key change places", _SEND,
          "        async with found.turn:", "        for _ in (1,):", _SENDS),
     rare("send-by-a-dead-producer", "a topic that was deleted and made again takes no record at this broker", _SEND,
@@ -31,6 +32,15 @@ SENDING: tuple[Mutant, ...] = (
          "            found = await self._up_to_the_end(name, found.position, records_max)\n", "            pass\n", _READS),
     rare("read-answers-without-bound", "a client reads a whole topic into the broker's memory", _READ,
          "or size_bytes >= BYTES_MAX", "", _READS),
+    rare("tail-by-anyone", "a client follows a topic without a right on it", _READ,
+         "        await caller.require_named(Verb.READ, TOPIC, name)\n        if self._leaves",
+         "        if self._leaves", _TAILS),
+    rare("tail-outlives-its-right", "a token that was revoked reads on for as long as its connection lasts", _TAIL,
+         "            await check()\n", "            pass\n", _TAILS),
+    rare("tail-of-a-stopped-broker", "a broker that stops waits for its tails, and then cuts them", _READ,
+         "        for one in list(self._follows):\n", "        for one in ():\n", _TAILS),
+    rare("tail-begins-anew", "a client that was cut off misses what came meanwhile", _TAIL,
+         "start_of(last or query", "start_of(query", _TAILS),
     rare("http-lines-in-part", "the good lines of a broken body are in, and its sender sends all again", _BODIES,
          "        value = _parsed(text, f\"line {number}\")\n",
          "        try:\n            value = _parsed(text, f\"line {number}\")\n"

@@ -7,7 +7,7 @@ The position behind an answer is a cut: a read from it goes on without a gap and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import datetime
 from typing import NamedTuple, cast
@@ -30,9 +30,11 @@ WAIT_S_MAX = 60.0
 READS_MAX = 64
 WAITING_MAX = 1_000
 """Reads that wait for a record at the end; a further one is answered at once."""
+FOLLOWS_MAX = 5_000
+"""Reads without end."""
 READ_TIMEOUT_S = 30.0
 
-_TOPIC = int(RESOURCE_KIND_TOPIC)
+TOPIC = int(RESOURCE_KIND_TOPIC)
 
 ReadStart = str | Cut | datetime
 """"earliest", "latest", a cut, or in each shard the first record at or after a time."""
@@ -42,6 +44,13 @@ class ReadRecords(NamedTuple):
     """Records, and where the next read goes on."""
 
     records: list[TopicRecord]
+    position: Cut
+
+
+class FollowedRecord(NamedTuple):
+    """A record, and the position behind it."""
+
+    record: TopicRecord
     position: Cut
 
 
@@ -55,6 +64,7 @@ class Reads:
         self._quotas = quotas
         self._reading_count = 0
         self._waits: dict[asyncio.Timeout, None] = {}
+        self._follows: dict[_Follow, None] = {}
         self._leaves = False
 
     async def read(
@@ -87,10 +97,9 @@ class Reads:
         name = str(parse_topic_name(topic))
         if not 1 <= records_max <= RECORDS_MAX or not 0 <= wait_s <= WAIT_S_MAX:
             raise InvalidArgument(f"a read has 1 to {RECORDS_MAX} records and waits for 0 to {WAIT_S_MAX:g} s")
-        await caller.require_named(Verb.READ, _TOPIC, name)
+        await caller.require_named(Verb.READ, TOPIC, name)
         who = client_of(caller.principal)
-        if who is not None:
-            await self._quotas.hold(who, Measure.READ, 0, READ_TIMEOUT_S, name)
+        await self._hold(who, name)
         if start == "latest":
             start = await self._client.topics.cut(name, "tail")
         found = await self._up_to_the_end(name, start, records_max)
@@ -100,21 +109,60 @@ class Reads:
         self.counts.reads += 1
         self.counts.read_records += len(found.records)
         self.counts.read_bytes += size_bytes
-        if who is not None:
-            charge(self._quotas.book.buckets(who, name, Measure.READ), self._quotas.now_us(), size_bytes)
+        self._charge(who, name, size_bytes)
         return found
+
+    async def follow(
+        self, caller: Caller, topic: str, start: ReadStart, leave: Callable[[], object]
+    ) -> AsyncGenerator[FollowedRecord, None]:
+        """Return the records from a position on, without end, each with the position behind it. Close it.
+
+        Args:
+            caller: Who asks; it needs the right to read the topic.
+            topic: "namespace/name", or a name in the namespace "default".
+            start: Where to begin.
+            leave: Called once when the broker stops: the client goes on from its last position at another one.
+
+        Raises:
+            TopicNotFound, TopicKindForbids, RightMissing, InvalidArgument, Unavailable: At once.
+            Overloaded: FOLLOWS_MAX are followed already. The iteration raises the errors of `read`.
+
+        Example:
+            ```python
+            async with aclosing(await reads.follow(caller, "shop/orders", "latest", stopped.set)) as records:
+                async for record, position in records:
+                    print(record.value, position.to_json())
+            ```
+        """
+        name = str(parse_topic_name(topic))
+        await caller.require_named(Verb.READ, TOPIC, name)
+        if self._leaves or len(self._follows) >= FOLLOWS_MAX:
+            raise Overloaded(f"{FOLLOWS_MAX} readers follow topics at this broker, or it stops: ask another one")
+        if not isinstance(start, Cut):
+            places = {"latest": "tail", "earliest": "head"}
+            start = await self._client.topics.cut(name, places[start] if isinstance(start, str) else start)  # type: ignore[arg-type]
+        else:
+            await self._client.topics.describe(name)
+        return self._follow(client_of(caller.principal), name, start, leave)
 
     @property
     def waiting_count(self) -> int:
         """Reads that wait for a record behind the end."""
         return len(self._waits)
 
+    @property
+    def follow_count(self) -> int:
+        """Reads without end."""
+        return len(self._follows)
+
     def leave(self) -> None:
-        """Answer the reads that wait, and let none wait from now on: the broker stops."""
+        """Answer the reads that wait, end those without end, and begin none of either: the broker stops."""
         self._leaves = True
         for each in self._waits:
             if not each.expired():
                 each.reschedule(asyncio.get_running_loop().time())
+        for one in list(self._follows):
+            one.leave()
 
     # ---- inside
 
@@ -136,6 +184,32 @@ class Reads:
         finally:
             self._reading_count -= 1
 
+    async def _follow(
+        self, who: str | None, name: str, start: Cut, leave: Callable[[], object]
+    ) -> AsyncGenerator[FollowedRecord, None]:
+        one = _Follow(leave)
+        self._follows[one] = None
+        try:
+            reader = self._client.topic_reader(name, start=start, follow=True, timeout_s=READ_TIMEOUT_S)
+            async with aclosing(_records_of(reader)) as records:
+                async for record in records:
+                    await self._hold(who, name)
+                    size_bytes = size_of(record)
+                    self._charge(who, name, size_bytes)
+                    self.counts.read_records += 1
+                    self.counts.read_bytes += size_bytes
+                    yield FollowedRecord(record, reader.position())
+        finally:
+            del self._follows[one]
+
+    async def _hold(self, who: str | None, name: str) -> None:
+        if who is not None and self._quotas.book.any:
+            await self._quotas.hold(who, Measure.READ, 0, READ_TIMEOUT_S, name)
+
+    def _charge(self, who: str | None, name: str, size_bytes: int) -> None:
+        if who is not None and self._quotas.book.any:
+            charge(self._quotas.book.buckets(who, name, Measure.READ), self._quotas.now_us(), size_bytes)
+
     async def _comes(self, name: str, start: Cut, wait_s: float) -> bool:
         """Wait for a record behind a position; return whether there is one."""
         if self._leaves or self.waiting_count >= WAITING_MAX:
@@ -153,6 +227,13 @@ class Reads:
             return False
         finally:
             self._waits.pop(limit, None)
+
+
+class _Follow:
+    """A read without end."""
+
+    def __init__(self, leave: Callable[[], object]) -> None:
+        self.leave = leave
 
 
 def _records_of(reader: TopicReader) -> AsyncGenerator[TopicRecord, None]:

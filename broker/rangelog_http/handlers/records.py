@@ -69,7 +69,7 @@ class RecordHandlers:
 
         Raises RangelogError: no record was sent, or the outcome of the only one.
         """
-        _check_known(query, _SENT)
+        check_known(query, _SENT)
         ack = query.get("ack", ACKS[0])
         if ack not in ACKS:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
@@ -102,7 +102,7 @@ class RecordHandlers:
 
     async def get(self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> RecordsAnswer:
         """Return records from a position on. Raises RangelogError."""
-        _check_known(query, _READ)
+        check_known(query, _READ)
         found = await self._reads.read(
             caller,
             topic,
@@ -158,7 +158,8 @@ def query_of(query_string: bytes) -> Query:
     return query
 
 
-def _check_known(query: Mapping[str, str], known: frozenset[str]) -> None:
+def check_known(query: Mapping[str, str], known: frozenset[str]) -> None:
+    """Raise InvalidArgument where a query has another parameter than the known ones."""
     for name in query:
         if name not in known:
             raise InvalidArgument(f"the query has no parameter {name[:40]!r}: there are {', '.join(sorted(known))}")

@@ -19,7 +19,7 @@ def facts(answered_s: float | None) -> BrokerFacts:
     host: Any = SimpleNamespace(assigned_count=3, opened_count=5, failures={"UNAVAILABLE": 2})
     fetches: Any = SimpleNamespace(counts=FetchCounts(), waiting_count=1, memory=FetchMemory(10))
     sends: Any = SimpleNamespace(counts=SendCounts(), topic_count=1)
-    reads: Any = SimpleNamespace(counts=ReadCounts(), waiting_count=1)
+    reads: Any = SimpleNamespace(counts=ReadCounts(), waiting_count=1, follow_count=1)
     desk: Any = SimpleNamespace(fetches=fetches, sends=sends, reads=reads)
     return BrokerFacts(port, desk, SimpleNamespace(open_count=2), SimpleNamespace(open_count=1), host, registration)  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.send import BYTES_MAX, Sends
 from rangelog_http import app
 from rangelog_http.answers import status_of
-from rangelog_http.app import Application, bare_app, topic_of
+from rangelog_http.app import Application, bare_app, route_of
 from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.records_in import RECORDS_TYPE
 from rangelog_server_common.http_app import description_of
@@ -336,7 +336,8 @@ async def test_all_answers_together_are_bounded(
 
 def test_paths() -> None:
     """Records of a topic, and nothing that only looks so."""
-    assert topic_of("/v1/topics/a/b/records") == "a/b"
+    assert route_of("/v1/topics/a/b/records") == ("a/b", "records")
+    assert route_of("/v1/topics/a/b/tail") == ("a/b", "tail")
     for other in (
         "/v1/topics/a/records",
         "/v1/topics/a/b/records/",
@@ -344,7 +345,7 @@ def test_paths() -> None:
         "v1/topics/a/b/records",
         "/v1/topics/a/b/c/records",
     ):
-        assert topic_of(other) is None
+        assert route_of(other) == ("", "")
 
 
 def test_the_description_is_in_step() -> None:
@@ -352,4 +353,4 @@ def test_the_description_is_in_step() -> None:
     made = description_of(bare_app())
     assert made == COMMITTED.read_bytes(), "run `python tools/write_openapi.py`"
     operations = [each for path in json.loads(made)["paths"].values() for each in path.values()]
-    assert len(operations) == 5 and all(each["summary"] and "401" in each["responses"] for each in operations)
+    assert len(operations) == 6 and all(each["summary"] and "401" in each["responses"] for each in operations)
