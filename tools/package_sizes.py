@@ -55,6 +55,7 @@ TRIES: dict[str, tuple[str, ...]] = {
     "pd": ("import rangelog_pd.main, rangelog_page.serving", _help("pd")),
     "server": ("import rangelog_server.main", _help("range-server")),
     "broker": ("import rangelog_broker.main", _help("broker")),
+    "http": ("import rangelog_broker.main, rangelog_http.door",),
     "otel": ("import opentelemetry.trace, rangelog.sync",),
     "spark": ("import pyspark, rangelog.spark, rangelog.spark.source",),
     "iceberg": ("import pyiceberg.table, rangelog_jobs.iceberg_change",),

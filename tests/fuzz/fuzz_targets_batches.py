@@ -300,12 +300,12 @@ def run_fetch_answer(data: bytes) -> bool:
     frame = Frame(Opcode.FETCH_REPLY, 1, data[1 : 1 + length], data[1 + length :])
     checked = decode_fetch_answer(frame, RangeKey(1, 0, 0), 4).batches
     end = 4
-    for number, (header, _) in enumerate(checked.batches):
+    for number, (header, _, _) in enumerate(checked.batches):
         assert (header.stream_id, header.range_index) == (1, 0)
         assert header.base_offset <= 4 < header.end_offset if number == 0 else header.base_offset == end
         end = header.end_offset
     assert checked.end_offset == end
-    assert b"".join(each for _, each in checked.batches) == frame.payload
+    assert b"".join(each.data for each in checked.batches) == frame.payload
     return bool(checked.batches)
 
 
