@@ -178,13 +178,15 @@ class Application(CallerGuard):
         method = scope["method"]
         with self._bodies_kept.share() as share:
             body = await self._batches.read(known, receive, share) if method == "POST" else b""
-            async with self._runs():
-                with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
-                    await self._hold_call(principal)
-                    async with _while_there(receive if method == "GET" else None):
-                        answer = await self._answer(
-                            method, topic, principal, scope["query_string"], headers, body, share
-                        )
+            with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
+                await self._hold_call(principal)
+                query = scope["query_string"]
+                if method == "GET":
+                    async with self._runs(), _while_there(receive):
+                        answer = await self._answer(method, topic, principal, query, headers, body, share)
+                else:
+                    with self._counts():  # for as long as the verb takes, which has limits of its own
+                        answer = await self._answer(method, topic, principal, query, headers, body, share)
             del body
         with self._answers_kept.share() as share:
             if not share.fits(len(answer.body)) and method == "GET":  # what was sent is answered in any case
@@ -244,6 +246,10 @@ async def _write(answer: RecordsAnswer, send: Send) -> None:
     """Send an answer as fast as the client reads it; after ANSWER_TIMEOUT_S the server ends the connection."""
     body = memoryview(answer.body)
     headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(body)), *answer.headers]
+    if len(body) <= PART_BYTES:  # at most one wait for the client, which the server bounds
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+        return
     with suppress(TimeoutError):
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -253,11 +259,8 @@ async def _write(answer: RecordsAnswer, send: Send) -> None:
 
 
 @asynccontextmanager
-async def _while_there(receive: Receive | None) -> AsyncGenerator[None, None]:
-    """End what runs in an `async with` block once the client has gone. None: it goes on all the same."""
-    if receive is None:
-        yield
-        return
+async def _while_there(receive: Receive) -> AsyncGenerator[None, None]:
+    """End what runs in an `async with` block once the client has gone."""
 
     async def gone() -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -78,15 +78,22 @@ class HttpGuard(ABC):
 
     @asynccontextmanager
     async def _runs(self) -> AsyncGenerator[None, None]:
-        """Count a request that runs. Raises Overloaded, RequestTimeout."""
+        """Count a request that runs, for a limited time. Raises Overloaded, RequestTimeout."""
+        with self._counts():
+            try:
+                async with asyncio.timeout(self._request_timeout_s):
+                    yield
+            except TimeoutError:
+                raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
+
+    @contextmanager
+    def _counts(self) -> Generator[None, None, None]:
+        """Count a request that runs. Raises Overloaded."""
         if self._running >= self._requests_max:
             raise Overloaded(f"{self._requests_max} requests are running: try again")
         self._running += 1
         try:
-            async with asyncio.timeout(self._request_timeout_s):
-                yield
-        except TimeoutError:
-            raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
+            yield
         finally:
             self._running -= 1
 

@@ -214,15 +214,21 @@ class _Topic:
 
 
 async def _outcome(future: asyncio.Future[ProducerAck], deadline: float) -> Outcome:
+    timer = None if future.done() else asyncio.get_running_loop().call_at(deadline, future.cancel)
     try:
-        async with asyncio.timeout_at(deadline):
-            return await future
+        return await future
     except RangelogError as error:
         return error
-    except TimeoutError:
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
         return RequestTimeout(
             f"no ack within {SEND_TIMEOUT_S:g} s: read whether the record is in the log", outcome_unknown=True
         )
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
