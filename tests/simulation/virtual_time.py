@@ -53,7 +53,7 @@ WORLD = Process("world")
 
 END_S = 7_200.0
 """Longer than all that a run waits for: one that gets so far waits for what never comes, and would fill the memory."""
-STEPS_MAX = 2_000_000
+STEPS_MAX = 1_000_000
 """Thirty times what a seed takes: a program that makes work for itself, and never comes to an end of it."""
 
 
