@@ -134,8 +134,8 @@ def _s3_options(parts: SplitResult) -> dict[str, str]:
     problem = ""
     if not parts.netloc:
         problem = "no bucket"
-    elif "@" in parts.netloc:
-        problem = "credentials are not allowed in it, boto3 finds them in the environment, a profile or a role"
+    elif "@" in parts.netloc or ":" in parts.netloc:  # half of a pair of credentials is one as well
+        problem = "credentials and ports are not allowed in it, boto3 finds credentials in the environment, a profile or a role"
     elif unknown:
         problem = f"unknown option {unknown[0]!r}"
     elif len(options) < len(given):

@@ -194,7 +194,9 @@ def test_importing_the_tier_loads_neither_boto3_nor_arrow() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("url", ["s3://b?endpoint=x&endpoint=y", "s3://bucket?secret=hunter2", "file:///d?create=true"])
+@pytest.mark.parametrize(
+    "url", ["s3://b?endpoint=x&endpoint=y", "s3://bucket?secret=hunter2", "s3://user:hunter2", "file:///d?create=true"]
+)
 def test_urls_hold_no_more_than_they_should(url: str) -> None:
     """What a tier URL has no use for is refused, and a value that may be a secret is not repeated."""
     with pytest.raises(RangelogError) as caught:
