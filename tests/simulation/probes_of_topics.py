@@ -16,6 +16,7 @@ import rangelog_broker.hosting.host
 import rangelog_broker.serving.connection
 import rangelog_broker.shards.scaling
 import rangelog_broker.shards.shard
+import rangelog_broker.shards.shard_snapshots
 import rangelog_broker.verbs.produce
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.shards.finished import FinishedShards
@@ -125,16 +126,19 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
         rangelog_broker.serving.connection,
         rangelog_broker.shards.scaling,
         rangelog_broker.shards.shard,
+        rangelog_broker.shards.shard_snapshots,
         rangelog_broker.verbs.produce,
     ):
         stack.enter_context(mock.patch.object(module, "_log", listener))
-    stack.enter_context(mock.patch.object(rangelog_broker.shards.shard, "SNAPSHOT_BATCHES", SNAPSHOT_BATCHES))
+    stack.enter_context(mock.patch.object(rangelog_broker.shards.shard_snapshots, "SNAPSHOT_BATCHES", SNAPSHOT_BATCHES))
     _watch_ends(stack)
 
     def offer(self: ShardOwner, inner: Any, *args: Any) -> Any:
         found = inner(self, *args)
         if isinstance(found, InFlight):
             note("a batch sent again joined the one in flight")
+        elif isinstance(found, list):
+            note("a submission was repeated")
         elif found.standing in ANSWERS:
             note(ANSWERS[found.standing])
         return found
