@@ -99,8 +99,8 @@ async def send_records(
     idempotency_key: Annotated[
         str,
         Header(
-            description="A name of this request, up to 255 bytes: when it is sent again within ten minutes, it has the answer of "
-            "the first one. 409: the name was given to another body."
+            description="A name of this request, up to 255 bytes: sent again within ten minutes, it has the first one's "
+            "answer. 409: the name was given to another body."
         ),
     ] = "",
     ack: Annotated[

@@ -24,6 +24,7 @@ from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import Standing
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.side_log import SideLog
+from rangelog_core.batch_extension import Submission
 from rangelog_core.errors import Overloaded
 from tests.simulation import (
     probes_of_groups,
@@ -136,7 +137,12 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
     def offer(self: ShardOwner, inner: Any, *args: Any) -> Any:
         found = inner(self, *args)
         if isinstance(found, InFlight):
-            note("a batch sent again joined the one in flight")
+            submitted = isinstance(args[0], Submission)
+            note(
+                "a submission was repeated while it was in flight"
+                if submitted
+                else "a batch sent again joined the one in flight"
+            )
         elif isinstance(found, list):
             note("a submission was repeated")
         elif found.standing in ANSWERS:

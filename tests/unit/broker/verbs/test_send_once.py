@@ -1,4 +1,4 @@
-"""Sends under a name over a cluster in memory: once, whoever asks again, through owners that change and answers that are lost."""
+"""Sends under a name over a cluster in memory: once, also at the same time, by other brokers and over scales."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def test_digests_tell_callers_and_contents_apart() -> None:
     assert digest_of("a", "bc") != digest_of("ab", "c") != digest_of("", "abc")
     some = [AppendRecord(b"a", b"b")]
     others = [
-        [AppendRecord(b"ab", b"")], [AppendRecord(b"a", None, {"b": b""})], [AppendRecord(b"a")], [AppendRecord(b"a", b"b", None, 5)],
+        [AppendRecord(b"ab", b"")], [AppendRecord(b"a", None, {"b": b""})], [AppendRecord(b"a")],
+        [AppendRecord(b"a", b"b", None, 5)],
         [AppendRecord(b"a", b"b"), AppendRecord(b"")], [AppendRecord(b"", None), AppendRecord(b"a", b"b")],
     ]  # fmt: skip
     assert len({content_of(each) for each in [some, *others]}) == 7
