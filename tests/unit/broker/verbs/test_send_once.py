@@ -10,18 +10,27 @@ import pytest
 
 from rangelog import AppendRecord, Client, ProducerAck
 from rangelog.errors import (
+    AppendTimeout,
     InvalidArgument,
     Overloaded,
     PreconditionFailed,
+    RangelogError,
+    RequestTimeout,
     RightMissing,
+    RoleForbids,
     TopicNotFound,
     TopicStateForbids,
 )
 from rangelog.testing import FakeCluster
 from rangelog_broker.verbs import send as sending
 from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.produce import Batches
 from rangelog_broker.verbs.send import NAME_BYTES_MAX, Sends, content_of, digest_of
+from rangelog_core.batch import encode_batch
+from rangelog_core.batch_extension import Submission, Tag, encode_extension, encode_submission
+from rangelog_core.frame import Opcode
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnection
 from rangelog_core.net.principals import Principal, Role
 from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.rights.guard import RightsGuard
@@ -148,3 +157,44 @@ def test_digests_tell_callers_and_contents_apart() -> None:
     ]  # fmt: skip
     assert len({content_of(each) for each in [some, *others]}) == 7
     assert content_of([AppendRecord(memoryview(b"a"), bytearray(b"b"))]) == content_of(some)
+
+
+async def test_a_request_that_is_late_has_an_unknown_outcome(client: Client, sends: Sends) -> None:
+    """Its batch may be in the log, or be there later; sent again under its name it has a place, one in all."""
+    real, lost = DataConnection.request, 0
+
+    async def no_answer(self: DataConnection, opcode: Opcode, *arguments: object, **options: object) -> object:
+        nonlocal lost
+        answer = await real(self, opcode, *arguments, **options)  # type: ignore[arg-type]
+        if opcode is Opcode.PRODUCE:
+            lost += 1
+            raise RequestTimeout("lost")
+        return answer
+
+    with mock.patch.object(DataConnection, "request", no_answer), mock.patch.object(sending, "SEND_TIMEOUT_S", 0.5):
+        outcomes = await sends.send_once(CALLER, "t", records(2), name="n")
+    assert lost > 1
+    assert [(type(each), each.outcome_unknown) for each in outcomes if isinstance(each, RangelogError)] == [
+        (AppendTimeout, True)
+    ] * 2
+    again = await sends.send_once(CALLER, "t", records(2), name="n")
+    assert all(isinstance(each, ProducerAck) for each in again)
+    assert sorted((await read(client)).values()) == [b"0", b"1"]
+
+
+def test_clients_submit_by_no_digest_of_their_own() -> None:
+    """They would take the names of others; brokers, and where nobody is known, may."""
+    fields = encode_extension({Tag.SUBMISSION: encode_submission(Submission(bytes(16), 1, ((0, 1),)))})
+    batch = encode_batch(stream_id=0, range_index=0, epoch=0, base_offset=0, timestamps_ms=[5], values=[b"x"],
+                         extension=fields)  # fmt: skip
+    shards = mock.Mock(changing=lambda *_: None)
+    for role, taken in ((Role.CLIENT, False), (Role.ADMIN, False), (Role.BROKER, True), (None, True)):
+        caller = Caller(RightsGuard(), lambda *_: None)
+        caller.admitted(Principal(role, "a") if role is not None else None)
+        shards.reset_mock()
+        if taken:
+            Batches(shards).produce(caller, 1, 0, batch, mock.Mock(), 1)
+        else:
+            with pytest.raises(RoleForbids):
+                Batches(shards).produce(caller, 1, 0, batch, mock.Mock(), 1)
+        assert shards.owned.return_value.produce.call_count == taken
