@@ -243,7 +243,7 @@ class TopicOperations:
         return SerializingProducer(producer, serializers) if makes else producer
 
     def submitter(self, topic: str) -> TopicSubmitter:
-        """Return what submits records to a topic under a name. For brokers."""
+        """Return what submits records to a topic under a name: for brokers. For the package's own use."""
         return TopicSubmitter(self._pd, self._owners, self._connections.appends, topic)
 
     # ---- transactions

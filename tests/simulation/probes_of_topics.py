@@ -118,6 +118,9 @@ CORNER_CASES = (
 )
 
 
+JOINED = ("a batch sent again joined the one in flight", "a submission was repeated while it was in flight")
+
+
 def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster, listener: Any) -> None:
     """Count what matters; what brokers log with a stack trace is a defect."""
     note = cluster.note
@@ -137,12 +140,7 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
     def offer(self: ShardOwner, inner: Any, *args: Any) -> Any:
         found = inner(self, *args)
         if isinstance(found, InFlight):
-            submitted = isinstance(args[0], Submission)
-            note(
-                "a submission was repeated while it was in flight"
-                if submitted
-                else "a batch sent again joined the one in flight"
-            )
+            note(JOINED[isinstance(args[0], Submission)])
         elif isinstance(found, list):
             note("a submission was repeated")
         elif found.standing in ANSWERS:

@@ -3,7 +3,7 @@
 What holds:
 - The window is the fold of the acked batches below an offset, without what was noted more than WINDOW_MS ago by the owner's
   clock. A clock that jumps ahead forgets earlier; a change of owner, or of shard, forgets later.
-- A record of a submission has one place, whoever is asked. The same name with another content is refused.
+- A record of a submission has one place, at every owner. The same name with another content is refused.
 - A shard begins with the windows of its predecessors: a submission that is repeated over a split or a merge is found.
 - A window that is full takes no new submission: it never forgets one early.
 
