@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
-from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout
+from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import SendCounts, size_of
 from rangelog_core.batch_extension import DIGEST_BYTES
@@ -138,9 +138,11 @@ class Sends:
             raise Overloaded(f"{self._submitted_bytes} bytes are on their way under names: try again")
         self._submitted_bytes += size_bytes
         try:
-            await found.open_submitter()
             digest, content = digest_of(str(caller.principal or ""), name), content_of(records)
-            outcomes = await found.submitter.submit(records, digest, content, timeout_s=SEND_TIMEOUT_S)
+            outcomes = await found.submit(records, digest, content)
+            if all(isinstance(each, TopicNotFound) and not each.outcome_unknown for each in outcomes):
+                self._drop(found.name, found)  # it may have been made again
+                outcomes = await (await self._topic(found.name)).submit(records, digest, content)
         finally:
             self._submitted_bytes -= size_bytes
         self._count(outcomes)
@@ -265,8 +267,8 @@ class _Topic:
         self.opening = asyncio.create_task(self.producer.open())
         self.opening.add_done_callback(_forget)
 
-    async def open_submitter(self) -> None:
-        """Open what sends under names, unless it is open. Raises TopicNotFound, Unavailable."""
+    async def submit(self, records: Sequence[AppendRecord], digest: bytes, content: int) -> list[Outcome]:
+        """Send records under a name. Raises TopicNotFound, Unavailable: no record was sent."""
         if self._submitter_open is None:
             self._submitter_open = asyncio.create_task(self.submitter.open(OPEN_TIMEOUT_S))
             self._submitter_open.add_done_callback(_forget)
@@ -275,6 +277,7 @@ class _Topic:
         except RangelogError:
             self._submitter_open = None
             raise
+        return await self.submitter.submit(records, digest, content, timeout_s=SEND_TIMEOUT_S)
 
     async def close(self) -> None:
         if self._submitter_open is not None:

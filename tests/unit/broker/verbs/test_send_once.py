@@ -146,6 +146,18 @@ async def test_a_topic_that_is_sealed_meanwhile(client: Client, sends: Sends) ->
     assert len(await read(client)) == 2
 
 
+async def test_a_topic_that_was_made_again(client: Client, sends: Sends) -> None:
+    """What is sent under the same name goes to the new one: the old one's records are gone."""
+    await sends.send_once(CALLER, "t", records(1), name="n")
+    await client.topics.delete("t", force=True)
+    with pytest.raises(TopicNotFound):
+        await sends.send_once(CALLER, "t", records(1), name="n")
+    await client.topics.create("t")
+    (outcome,) = await sends.send_once(CALLER, "t", records(1), name="n")
+    assert outcome == ProducerAck(0, 0)
+    assert await read(client) == {(0, 0): b"0"}
+
+
 def test_digests_tell_callers_and_contents_apart() -> None:
     """Neither is a prefix of another one's."""
     assert digest_of("a", "bc") != digest_of("ab", "c") != digest_of("", "abc")
