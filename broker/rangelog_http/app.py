@@ -33,8 +33,8 @@ from rangelog_http.settings import HttpSettings
 from rangelog_server_common.http_answers import error_response, possible
 from rangelog_server_common.http_app import json_app
 from rangelog_server_common.http_callers import PATH_LENGTH_MAX, CallerGuard
-from rangelog_server_common.http_guard import App, Bodies, KeptBytes, KeptShare, Message, Receive, Refusal, Send
-from rangelog_server_common.quotas.guard import client_of
+from rangelog_server_common.http_guard import BODY_NOW, App, Bodies, KeptBytes, KeptShare, Message, Receive, Refusal, Send
+from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.tokens.bounds import bounds_of
 
 REQUESTS_MAX = 4_000
@@ -177,16 +177,17 @@ class Application(CallerGuard):
         principal = self._caller(scope, known)
         method = scope["method"]
         with self._bodies_kept.share() as share:
-            body = await self._batches.read(known, receive, share) if method == "POST" else b""
+            body = await self._batches.read(known, receive, share, scope.get(BODY_NOW)) if method == "POST" else b""
             with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
-                await self._hold_call(principal)
+                if self._quotas is not None and self._quotas.book.any:
+                    await self._hold_call(self._quotas, principal)
                 query = scope["query_string"]
                 if method == "GET":
                     async with self._runs(), _while_there(receive):
-                        answer = await self._answer(method, topic, principal, query, headers, body, share)
+                        answer = await self._answer(method, topic, principal, query, known, body, share)
                 else:
-                    with self._counts():  # for as long as the verb takes, which has limits of its own
-                        answer = await self._answer(method, topic, principal, query, headers, body, share)
+                    with self._running:  # for as long as the verb takes, which has limits of its own
+                        answer = await self._answer(method, topic, principal, query, known, body, share)
             del body
         with self._answers_kept.share() as share:
             if not share.fits(len(answer.body)) and method == "GET":  # what was sent is answered in any case
@@ -194,8 +195,7 @@ class Application(CallerGuard):
             await _write(answer, send)
 
     async def _tail(self, topic: str, scope: Message, receive: Receive, send: Send) -> None:
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        known = dict(headers)
+        known: dict[bytes, bytes] = dict(scope["headers"])
         self._check_connection(scope)
         principal = self._caller(scope, known)
         caller = Caller(self._callers, lambda *_: None)
@@ -205,10 +205,11 @@ class Application(CallerGuard):
             caller.admitted(self._caller(scope, known))
             await caller.require_named(Verb.READ, TOPIC, topic)
 
-        await self._hold_call(principal)
+        if self._quotas is not None and self._quotas.book.any:
+            await self._hold_call(self._quotas, principal)
         with suppress(TimeoutError):
             async with _while_there(receive):
-                await self._tails.get(caller, topic, query_of(scope["query_string"]), headers, send, check)
+                await self._tails.get(caller, topic, query_of(scope["query_string"]), known, send, check)
 
     async def _answer(
         self,
@@ -216,7 +217,7 @@ class Application(CallerGuard):
         topic: str,
         principal: Principal | None,
         query: bytes,
-        headers: list[tuple[bytes, bytes]],
+        headers: dict[bytes, bytes],
         body: bytes,
         share: KeptShare,
     ) -> RecordsAnswer:
@@ -237,9 +238,9 @@ class Application(CallerGuard):
             response.headers["retry-after"] = str(RETRY_AFTER_S)
         return response
 
-    async def _hold_call(self, principal: Principal | None) -> None:
-        if self._quotas is not None and self._quotas.book.any and (who := client_of(principal)) is not None:
-            await self._quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+    async def _hold_call(self, quotas: QuotaGuard, principal: Principal | None) -> None:
+        if (who := client_of(principal)) is not None:
+            await quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
 
 
 async def _write(answer: RecordsAnswer, send: Send) -> None:

@@ -9,12 +9,15 @@ client that reads nothing of its answer for too long loses its connection.
 from __future__ import annotations
 
 import asyncio
+import urllib.parse
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import FlowControl, service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rangelog_http.cycle import RequestCycle
+from rangelog_server_common.http_guard import BODY_NOW
 from rangelog_server_common.http_server import HeadInTime
 
 STEP_BYTES = 4 * 1024
@@ -48,6 +51,8 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._has_called = False
         self._in_head = False
         self._offered = False  # another protocol, by the request whose head is parsed
+        self._idle_since_s: float | None = None  # None: something came after the last answer
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Part of asyncio.Protocol."""
@@ -56,22 +61,32 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio.Protocol."""
-        self._unset_keepalive_if_required()
+        self._idle_since_s = None
         self._unparsed += data
         self._parse()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Part of asyncio.Protocol."""
         self._unparsed = b""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Called by uvicorn."""
-        super().on_response_complete()
+        """Called by a cycle. In place of uvicorn's, which makes a timer for each answer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self._idle_since_s = self.loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
         if self._unparsed:
             self._parse()
-            if not self.cycle.response_complete:
-                self._unset_keepalive_if_required()
 
     # ---- called by the parser
 
@@ -96,7 +111,7 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._has_called, self._in_head = True, False
         self._offered = self.parser.should_upgrade()
         if not self._offered:
-            super().on_headers_complete()
+            self._begin()
         elif self.parser.get_method() == b"CONNECT":
             raise ValueError("this is no proxy")
 
@@ -112,6 +127,50 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             super().on_message_complete()
 
     # ---- inside
+
+    def _look_whether_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since_s is None:
+            return
+        left_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
+        else:
+            self.transport.close()
+
+    def _begin(self) -> None:
+        """Run the application for the request whose head is there, in its turn. In place of uvicorn's, for the cycle."""
+        version = self.parser.get_http_version()
+        scope: Any = self.scope
+        target = httptools.parse_url(self.url)
+        path = target.path.decode("ascii")
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
+        scope["raw_path"] = target.path
+        scope["query_string"] = target.query or b""
+        is_full = max(len(self.connections), len(self.tasks)) >= self.limit_concurrency
+        before = self.cycle
+        self.cycle = cycle = RequestCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        scope[BODY_NOW] = cycle.body_now
+        app = service_unavailable if is_full else self.app
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, app))
 
     def _parse(self) -> None:
         """Parse step by step, until a request waits for its turn."""

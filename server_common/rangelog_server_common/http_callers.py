@@ -16,7 +16,7 @@ from rangelog_core.quotas import Measure, charge
 from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_server_common.http_answers import error_response, status_of
-from rangelog_server_common.http_guard import App, Bodies, HttpGuard, Message, Receive, Refusal, Replay, Send
+from rangelog_server_common.http_guard import BODY_NOW, App, Bodies, HttpGuard, Message, Receive, Refusal, Replay, Send
 from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
 from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.rights.guard import RightsGuard
@@ -73,7 +73,7 @@ class CallerGuard(HttpGuard):
         self._check_connection(scope)
         headers = dict(scope["headers"])
         caller = self._caller(scope, headers)
-        body = await self._bodies.read(headers, receive)
+        body = await self._bodies.read(headers, receive, now=scope.get(BODY_NOW))
         async with self._runs():
             with served(f"{self._name} {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
                 if self._rights is not None and self._needs_of_path is not None:

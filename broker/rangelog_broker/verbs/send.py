@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
+from types import TracebackType
 from typing import Any
 
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
@@ -38,6 +40,8 @@ CLOSE_TIMEOUT_S = 2.0
 IDLE_S = 60.0
 """A producer that has sent nothing for so long is closed."""
 SWEEP_S = 10.0
+NAMES_KNOWN_MAX = 1_000
+"""Names that were checked and are remembered."""
 
 _TOPIC = int(RESOURCE_KIND_TOPIC)
 Outcome = ProducerAck | RangelogError
@@ -52,7 +56,8 @@ class Sends:
         self.counts = SendCounts()
         self._client = client
         self._quotas = quotas
-        self._topics: dict[str, _Topic] = {}  # the one that has been idle for longest first
+        self._topics: dict[str, _Topic] = {}
+        self._waits = _Waits()
         self._sweeping: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -81,9 +86,9 @@ class Sends:
             ```
         """
         futures = await self._submit(caller, topic, records, shard)
-        deadline = asyncio.get_running_loop().time() + SEND_TIMEOUT_S
-        outcomes = [each if isinstance(each, RangelogError) else await _outcome(each, deadline) for each in futures]
-        refused = sum(isinstance(each, RangelogError) for each in outcomes)
+        with self._waits.limited(futures):
+            outcomes = [each if isinstance(each, RangelogError) else await _outcome(each) for each in futures]
+        refused = sum([isinstance(each, RangelogError) for each in outcomes])
         self.counts.refused_records += refused
         self.counts.acked_records += len(outcomes) - refused
         return outcomes
@@ -106,6 +111,7 @@ class Sends:
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
+        self._waits.close()
         for name in list(self._topics):
             self._drop(name)
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -121,7 +127,7 @@ class Sends:
         self, caller: Caller, topic: str, records: Sequence[AppendRecord], shard: int | None
     ) -> list[asyncio.Future[ProducerAck] | RangelogError]:
         """Hand records to the topic's producer; return what will be their outcomes."""
-        name = str(parse_topic_name(topic))
+        name = _full_name(topic)
         size_bytes = sum(map(size_of, records))
         if not 1 <= len(records) <= RECORDS_MAX or size_bytes > BYTES_MAX:
             raise InvalidArgument(
@@ -146,17 +152,18 @@ class Sends:
         """Submit records once there is room. Raises what ended the producer, AppendTimeout: no record was sent."""
         async with found.turn:  # who waits for room goes on in turn, and finds it
             await found.producer.ready()
+            submit = found.producer.submit
             futures: list[asyncio.Future[ProducerAck] | RangelogError] = []
             for value, key, headers, ms in records:
                 try:
-                    futures.append(found.producer.submit(value, key=key, headers=headers, timestamp=ms, shard=shard))
+                    futures.append(submit(value, key=key, headers=headers or None, timestamp=ms, shard=shard))
                 except RangelogError as error:
                     futures.append(error)
             return futures
 
     async def _topic(self, name: str) -> _Topic:
         """Return the topic with its producer open. Raises what opening it raises, Overloaded."""
-        found = self._topics.pop(name, None)
+        found = self._topics.get(name)
         if found is None:
             if len(self._topics) >= PRODUCERS_MAX:
                 raise Overloaded(
@@ -165,14 +172,17 @@ class Sends:
             found = _Topic(self._client.producer(
                 name, append_timeout_s=SEND_TIMEOUT_S, open_timeout_s=OPEN_TIMEOUT_S, inflight_bytes_max=INFLIGHT_BYTES_MAX
             ))  # fmt: skip
+            self._topics[name] = found
             self._sweep_later()
-        self._topics[name] = found
         found.used_s = asyncio.get_running_loop().time()
+        if found.is_open:
+            return found
         try:
             await asyncio.shield(found.opening)
         except RangelogError:
             self._drop(name, found)
             raise
+        found.is_open = True
         return found
 
     def _drop(self, name: str, found: _Topic | None = None) -> None:
@@ -205,6 +215,7 @@ class _Topic:
         self.producer = producer
         self.turn = asyncio.Lock()
         self.used_s = 0.0
+        self.is_open = False
         self.opening = asyncio.create_task(producer.open())
         self.opening.add_done_callback(_forget)
 
@@ -213,8 +224,66 @@ class _Topic:
             await self.producer.close(timeout_s=CLOSE_TIMEOUT_S)
 
 
-async def _outcome(future: asyncio.Future[ProducerAck], deadline: float) -> Outcome:
-    timer = None if future.done() else asyncio.get_running_loop().call_at(deadline, future.cancel)
+class _Waits:
+    """The requests that wait for outcomes: all for as long, so that one timer serves them."""
+
+    def __init__(self) -> None:
+        self._waits: dict[_Wait, None] = {}  # the one that has waited for longest first
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limited(self, futures: Sequence[asyncio.Future[ProducerAck] | RangelogError]) -> _Wait:
+        """Return what cancels the futures that are not done in time, for a `with` block."""
+        loop = asyncio.get_running_loop()
+        wait = _Wait(self._waits, futures, loop.time() + SEND_TIMEOUT_S)
+        if self._timer is None:
+            self._timer = loop.call_at(wait.ends_s, self._look)
+        return wait
+
+    def close(self) -> None:
+        """Stop. What still waits has the producers' limits."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for wait in list(self._waits):
+            if wait.ends_s > loop.time():
+                self._timer = loop.call_at(wait.ends_s, self._look)
+                return
+            wait.end()
+
+
+class _Wait:
+    __slots__ = ("_futures", "_waits", "ends_s")
+
+    def __init__(
+        self, waits: dict[_Wait, None], futures: Sequence[asyncio.Future[ProducerAck] | RangelogError], ends_s: float
+    ) -> None:
+        self._waits = waits
+        self._futures = futures
+        self.ends_s = ends_s
+
+    def __enter__(self) -> None:
+        self._waits[self] = None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._waits.pop(self, None)
+
+    def end(self) -> None:
+        """Cancel what is not done."""
+        self._waits.pop(self, None)
+        for each in self._futures:
+            if isinstance(each, asyncio.Future):
+                each.cancel()
+
+
+@lru_cache(maxsize=NAMES_KNOWN_MAX)
+def _full_name(topic: str) -> str:
+    return str(parse_topic_name(topic))
+
+
+async def _outcome(future: asyncio.Future[ProducerAck]) -> Outcome:
     try:
         return await future
     except RangelogError as error:
@@ -226,9 +295,6 @@ async def _outcome(future: asyncio.Future[ProducerAck], deadline: float) -> Outc
         return RequestTimeout(
             f"no ack within {SEND_TIMEOUT_S:g} s: read whether the record is in the log", outcome_unknown=True
         )
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

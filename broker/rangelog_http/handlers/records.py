@@ -61,7 +61,7 @@ class RecordHandlers:
         caller: Caller,
         topic: str,
         query: Query,
-        headers: list[tuple[bytes, bytes]],
+        headers: Mapping[bytes, bytes],
         body: bytes,
         share: KeptShare,
     ) -> RecordsAnswer:
@@ -74,16 +74,18 @@ class RecordHandlers:
         if ack not in ACKS:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
         shard = _number(query, "shard", None, 0, (1 << 64) - 1)
-        known = dict(headers)
-        encoding = known.get(b"content-encoding", b"").decode("latin-1")
-        plain = await self._aside(
-            len(body) * (ENCODED_WEIGHT if encoding else 0), lambda: decoded(body, encoding, send.BYTES_MAX)
-        )
-        kept_bytes = len(body) + (len(plain) if plain is not body else 0)
-        share.keep(kept_bytes)
-        content_type = known.get(b"content-type", b"").decode("latin-1")
+        encoding = headers.get(b"content-encoding", b"").decode("latin-1")
+        plain, kept_bytes = body, len(body)
+        if encoding:
+            plain = await self._aside(len(body) * ENCODED_WEIGHT, lambda: decoded(body, encoding, send.BYTES_MAX))
+            kept_bytes += len(plain) if plain is not body else 0
+            share.keep(kept_bytes)
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
         given = self._given(topic, query, headers)
-        found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
+        if len(plain) <= LARGE_BYTES:
+            found = records_of(plain, content_type, given, send.RECORDS_MAX)
+        else:
+            found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
         if found.is_batch:
             share.keep(kept_bytes + len(plain))
         if ack == "none":
@@ -100,7 +102,7 @@ class RecordHandlers:
             raise outcome
         return RecordsAnswer(200, "application/json", b'{"shard":%d,"offset":%d}' % (outcome.shard, outcome.offset))
 
-    async def get(self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> RecordsAnswer:
+    async def get(self, caller: Caller, topic: str, query: Query, headers: Mapping[bytes, bytes]) -> RecordsAnswer:
         """Return records from a position on. Raises RangelogError."""
         check_known(query, _READ)
         found = await self._reads.read(
@@ -113,7 +115,7 @@ class RecordHandlers:
         token = token_of(found.position)
         more = ((b"x-rangelog-next", token.encode()),)
         size_bytes = sum(map(size_of, found.records))
-        if any(each in dict(headers).get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
+        if any(each in headers.get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
             lines = await self._aside(size_bytes, lambda: lines_of(found.records))
             return RecordsAnswer(200, LINES_TYPES[0], lines, more)
         body = await self._aside(size_bytes, lambda: object_of(found.records, token))
@@ -126,11 +128,11 @@ class RecordHandlers:
         async with self._one_large:
             return await asyncio.to_thread(work)
 
-    def _given(self, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> Given:
+    def _given(self, topic: str, query: Query, headers: Mapping[bytes, bytes]) -> Given:
         key: bytes | None = query["key"].encode("utf-8", _BYTES) if "key" in query else None
         kept: dict[str, bytes] = {}
         ms: int | None = None
-        for name, value in headers:
+        for name, value in headers.items():
             if name == b"x-rangelog-key" and key is None:
                 key = value
             elif name == b"x-rangelog-timestamp-ms":

@@ -7,7 +7,7 @@ broker without a gap and without a repeat. A client that reads slowly holds back
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
 from rangelog.errors import RangelogError
@@ -36,7 +36,7 @@ class Tails:
         caller: Caller,
         topic: str,
         query: Query,
-        headers: list[tuple[bytes, bytes]],
+        headers: Mapping[bytes, bytes],
         send: Send,
         check: Callable[[], Awaitable[None]],
     ) -> None:
@@ -45,7 +45,7 @@ class Tails:
         `check` raises where the caller may read no more. Raises RangelogError before the first byte; later ones are an event.
         """
         check_known(query, _KNOWN)
-        last = dict(headers).get(b"last-event-id", b"").decode("latin-1")
+        last = headers.get(b"last-event-id", b"").decode("latin-1")
         start = start_of(last or query.get("from", "latest"))
         limit = asyncio.timeout(None)
         followed = await self._reads.follow(caller, topic, start, lambda: _end(limit))
