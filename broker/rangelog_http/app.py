@@ -7,7 +7,7 @@ answers together. A read whose client is gone ends. Rights and quotas are the ve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, NoReturn
 
@@ -28,12 +28,26 @@ from rangelog_core.tracing import served
 from rangelog_http.answers import RETRY_AFTER_S, status_of
 from rangelog_http.handlers import topics
 from rangelog_http.handlers.records import RecordHandlers, RecordsAnswer, query_of
+from rangelog_http.handlers.sockets import SocketTails
 from rangelog_http.handlers.tails import Tails
+from rangelog_http.origins import PageOrigins
 from rangelog_http.settings import HttpSettings
+from rangelog_http.upgrades import UPGRADE, VERSION, Upgrade, check_handshake
+from rangelog_http.wire.subprotocols import take_token
 from rangelog_server_common.http_answers import error_response, possible
 from rangelog_server_common.http_app import json_app
 from rangelog_server_common.http_callers import PATH_LENGTH_MAX, CallerGuard
-from rangelog_server_common.http_guard import BODY_NOW, App, Bodies, KeptBytes, KeptShare, Message, Receive, Refusal, Send
+from rangelog_server_common.http_guard import (
+    BODY_NOW,
+    App,
+    Bodies,
+    KeptBytes,
+    KeptShare,
+    Message,
+    Receive,
+    Refusal,
+    Send,
+)
 from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.tokens.bounds import bounds_of
 
@@ -155,18 +169,18 @@ class Application(CallerGuard):
         super().__init__(
             app, name="HTTP", port=Port.BROKER_HTTP, token=context.token, requests_max=REQUESTS_MAX,
             bodies=Bodies(bytes_max=1024 * 1024, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX),
-            verifier=context.verifier, quotas=context.quotas,
+            verifier=context.verifier, quotas=context.quotas, origins=settings.allow_origins,
         )  # fmt: skip
         self._batches = Bodies(bytes_max=send.BYTES_MAX, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX)
         self._bodies_kept, self._answers_kept = KeptBytes(BODIES_BYTES_MAX), KeptBytes(ANSWERS_BYTES_MAX)
         self._records = RecordHandlers(context.sends, context.reads, settings)
-        self._tails = Tails(context.reads)
+        self._tails, self._sockets = Tails(context.reads), SocketTails(context.reads)
         self._callers = context.rights
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         topic, kind = route_of(scope["path"])
         if kind == "tail" and scope["method"] == "GET":
-            await self._tail(topic, scope, receive, send)
+            await (self._socket if UPGRADE in scope else self._tail)(topic, scope, receive, send)
             return
         if kind != "records":
             await super()._pass_on(scope, receive, send)
@@ -196,20 +210,34 @@ class Application(CallerGuard):
 
     async def _tail(self, topic: str, scope: Message, receive: Receive, send: Send) -> None:
         known: dict[bytes, bytes] = dict(scope["headers"])
+        caller, check = await self._follower(topic, scope, known)
+        with suppress(TimeoutError):
+            async with _while_there(receive):
+                await self._tails.get(caller, topic, query_of(scope["query_string"]), known, send, check)
+
+    async def _socket(self, topic: str, scope: Message, _receive: Receive, _send: Send) -> None:
+        known: dict[bytes, bytes] = dict(scope["headers"])
+        chosen = take_token(known)
+        caller, check = await self._follower(topic, scope, known)
+        check_handshake(known)
+        upgrade: Upgrade = scope[UPGRADE]
+        await self._sockets.get(caller, topic, query_of(scope["query_string"]), lambda: upgrade(chosen), check)
+
+    async def _follower(
+        self, topic: str, scope: Message, known: dict[bytes, bytes]
+    ) -> tuple[Caller, Callable[[], Awaitable[None]]]:
+        """Return who follows a topic, and what raises once it may no longer. Raises what is answered."""
         self._check_connection(scope)
-        principal = self._caller(scope, known)
         caller = Caller(self._callers, lambda *_: None)
-        caller.admitted(principal)
+        caller.admitted(self._caller(scope, known))
 
         async def check() -> None:
             caller.admitted(self._caller(scope, known))
             await caller.require_named(Verb.READ, TOPIC, topic)
 
         if self._quotas is not None and self._quotas.book.any:
-            await self._hold_call(self._quotas, principal)
-        with suppress(TimeoutError):
-            async with _while_there(receive):
-                await self._tails.get(caller, topic, query_of(scope["query_string"]), known, send, check)
+            await self._hold_call(self._quotas, caller.principal)
+        return caller, check
 
     async def _answer(
         self,
@@ -231,6 +259,10 @@ class Application(CallerGuard):
         raise Refusal(405, InvalidArgument("records are sent with POST and read with GET"))
 
     def _refused(self, error: Exception, scope: Message) -> App:
+        if isinstance(error, Refusal) and error.status == 426:
+            response = error_response(error.error, error.status)
+            response.headers.update({"upgrade": "websocket", "sec-websocket-version": VERSION.decode()})
+            return response
         if not isinstance(error, RangelogError):
             return super()._refused(error, scope)
         response = error_response(error, status_of(error))
@@ -241,6 +273,12 @@ class Application(CallerGuard):
     async def _hold_call(self, quotas: QuotaGuard, principal: Principal | None) -> None:
         if (who := client_of(principal)) is not None:
             await quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+
+
+def application(context: DoorContext, settings: HttpSettings) -> App:
+    """Return the door's application, as its settings want it."""
+    app = Application(context, settings)
+    return PageOrigins(app, settings.allow_origins) if settings.allow_origins else app
 
 
 async def _write(answer: RecordsAnswer, send: Send) -> None:

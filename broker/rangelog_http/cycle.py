@@ -43,7 +43,12 @@ class RequestCycle(RequestResponseCycle):
     def _is_written_whole(self, start: Any, message: Any) -> bool:
         """Write an answer in one piece; return whether it was possible."""
         status, body = start["status"], message.get("body", b"")
-        if message.get("more_body", False) or self.scope["method"] == "HEAD" or status in _BODILESS or self.disconnected:
+        if (
+            message.get("more_body", False)
+            or self.scope["method"] == "HEAD"
+            or status in _BODILESS
+            or self.disconnected
+        ):
             return False
         headers = [*self.default_headers, *start.get("headers", ())]
         lines = [STATUS_LINE[status]]

@@ -2,8 +2,9 @@
 
 What holds: the head of a request, its trailers too, is bounded before it is kept, and trailers are no headers of a request.
 A request whose length is said in two ways is refused, so that no proxy and this server can disagree where it ends. An offer of
-another protocol is not taken up. Of requests that come before their turn no more are kept than one step of the parser has. A
-client that reads nothing of its answer for too long loses its connection.
+another protocol is not taken up, but for a WebSocket, by the application, once it knows who asks. Of requests that come before
+their turn no more are kept than one step of the parser has. A client that reads nothing of its answer for too long loses its
+connection.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import httptools
 from uvicorn.protocols.http.flow_control import FlowControl, service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rangelog.errors import InvalidArgument
 from rangelog_http.cycle import RequestCycle
-from rangelog_server_common.http_guard import BODY_NOW
+from rangelog_http.reading_time import ReadInTime
+from rangelog_http.upgrades import UPGRADE, MessageSocket, switching
+from rangelog_server_common.http_guard import BODY_NOW, Refusal
 from rangelog_server_common.http_server import HeadInTime
 
 STEP_BYTES = 4 * 1024
 """Parsed at a time."""
 HEAD_BYTES_MAX = 48 * 1024
 """Of a head, which may have a position in as many shards as a topic has."""
-UNREAD_TIMEOUT_S = 30.0
 
 
 class _HeldFlow(FlowControl):
@@ -51,6 +54,7 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._has_called = False
         self._in_head = False
         self._offered = False  # another protocol, by the request whose head is parsed
+        self._asks_socket = False  # the request whose head is parsed for the second time
         self._idle_since_s: float | None = None  # None: something came after the last answer
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -67,9 +71,7 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Part of asyncio.Protocol."""
-        self._unparsed = b""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._left()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -128,6 +130,25 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
 
     # ---- inside
 
+    def _left(self) -> None:
+        """The connection is over, or another protocol has it."""
+        self._unparsed = b""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    def _upgraded(self, subprotocol: str) -> MessageSocket:
+        """Give the connection to a socket, after the answer 101. Raises Refusal."""
+        cycle = self.cycle
+        if cycle.more_body or cycle.body or self.pipeline or self._unparsed or cycle.disconnected:
+            raise Refusal(400, InvalidArgument("a request for a WebSocket has no body, and nothing follows it"))
+        self.transport.write(switching(dict(self.headers), subprotocol))
+        cycle.response_started = cycle.response_complete = cycle.disconnected = True
+        self.connections.discard(self)
+        self._left()
+        socket = MessageSocket(self.transport, self.connections)
+        self.transport.set_protocol(socket)
+        return socket
+
     def _look_whether_idle(self) -> None:
         self._idle_timer = None
         if self._idle_since_s is None:
@@ -149,7 +170,8 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         scope["path"] = urllib.parse.unquote(path) if "%" in path else path
         scope["raw_path"] = target.path
         scope["query_string"] = target.query or b""
-        is_full = max(len(self.connections), len(self.tasks)) >= self.limit_concurrency
+        limit = self.limit_concurrency
+        is_full = limit is not None and max(len(self.connections), len(self.tasks)) >= limit
         before = self.cycle
         self.cycle = cycle = RequestCycle(
             scope=scope,
@@ -165,6 +187,8 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             on_response=self.on_response_complete,
         )
         scope[BODY_NOW] = cycle.body_now
+        if self._asks_socket:
+            self._asks_socket, scope[UPGRADE] = False, self._upgraded
         app = service_unavailable if is_full else self.app
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, app)
@@ -182,6 +206,9 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             try:
                 self.parser.feed_data(step)
             except httptools.HttpParserUpgrade as offer:
+                self._asks_socket = (b"upgrade", b"websocket") in [
+                    (name, value.lower()) for name, value in self.headers
+                ]
                 given, at = self._head_without_offer() + step[offer.args[0] :] + given[at:], 0
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -213,44 +240,16 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             raise ValueError("the head of the request is too large")
 
 
-class BoundedHead(HeadInTime, _StepwiseRequests):
+class BoundedHead(HeadInTime, ReadInTime, _StepwiseRequests):
     """One connection. It is ended where its client reads nothing of an answer for too long."""
-
-    unread_timeout_s = UNREAD_TIMEOUT_S
-    _unread: asyncio.TimerHandle | None = None
-    _has_read = False
-
-    def pause_writing(self) -> None:
-        """Part of asyncio.Protocol."""
-        super().pause_writing()
-        self._await_reading()
-
-    def resume_writing(self) -> None:
-        """Part of asyncio.Protocol."""
-        self._has_read = True
-        super().resume_writing()
 
     def on_response_complete(self) -> None:
         """Called by uvicorn."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
-            self._await_reading()
+            self.await_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Part of asyncio.Protocol."""
-        if self._unread is not None:
-            self._unread.cancel()
-        super().connection_lost(exc)
-
-    def _await_reading(self) -> None:
-        if self._unread is None:
-            self._has_read = False
-            self._unread = self.loop.call_later(self.unread_timeout_s, self._look)
-
-    def _look(self) -> None:
-        self._unread = None
-        if self.transport.get_write_buffer_size():
-            if self._has_read:
-                self._await_reading()
-            else:
-                self.transport.abort()
+    def _left(self) -> None:
+        self._stop_timer()
+        self.end_waits()
+        super()._left()

@@ -44,7 +44,7 @@ class HttpGuard(ABC):
     def __init__(self, app: App, *, requests_max: int, request_timeout_s: float) -> None:
         self._app = app
         self._request_timeout_s = request_timeout_s
-        self._running = _Running(requests_max)
+        self._running = _RequestCount(requests_max)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request. Part of ASGI."""
@@ -89,7 +89,7 @@ class HttpGuard(ABC):
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
 
 
-class _Running:
+class _RequestCount:
     """Counts the requests that run: each in a `with` block of its own."""
 
     def __init__(self, count_max: int) -> None:

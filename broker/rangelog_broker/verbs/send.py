@@ -57,7 +57,7 @@ class Sends:
         self._client = client
         self._quotas = quotas
         self._topics: dict[str, _Topic] = {}
-        self._waits = _Waits()
+        self._waits = _OutcomeWaits()
         self._sweeping: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -224,17 +224,17 @@ class _Topic:
             await self.producer.close(timeout_s=CLOSE_TIMEOUT_S)
 
 
-class _Waits:
+class _OutcomeWaits:
     """The requests that wait for outcomes: all for as long, so that one timer serves them."""
 
     def __init__(self) -> None:
-        self._waits: dict[_Wait, None] = {}  # the one that has waited for longest first
+        self._waits: dict[_OutcomeWait, None] = {}  # the one that has waited for longest first
         self._timer: asyncio.TimerHandle | None = None
 
-    def limited(self, futures: Sequence[asyncio.Future[ProducerAck] | RangelogError]) -> _Wait:
+    def limited(self, futures: Sequence[asyncio.Future[ProducerAck] | RangelogError]) -> _OutcomeWait:
         """Return what cancels the futures that are not done in time, for a `with` block."""
         loop = asyncio.get_running_loop()
-        wait = _Wait(self._waits, futures, loop.time() + SEND_TIMEOUT_S)
+        wait = _OutcomeWait(self._waits, futures, loop.time() + SEND_TIMEOUT_S)
         if self._timer is None:
             self._timer = loop.call_at(wait.ends_s, self._look)
         return wait
@@ -254,11 +254,14 @@ class _Waits:
             wait.end()
 
 
-class _Wait:
+class _OutcomeWait:
     __slots__ = ("_futures", "_waits", "ends_s")
 
     def __init__(
-        self, waits: dict[_Wait, None], futures: Sequence[asyncio.Future[ProducerAck] | RangelogError], ends_s: float
+        self,
+        waits: dict[_OutcomeWait, None],
+        futures: Sequence[asyncio.Future[ProducerAck] | RangelogError],
+        ends_s: float,
     ) -> None:
         self._waits = waits
         self._futures = futures

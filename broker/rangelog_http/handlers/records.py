@@ -12,11 +12,13 @@ from rangelog_broker.verbs import read, send
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import size_of
 from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.record_filter import RecordFilter
 from rangelog_broker.verbs.send import Outcome, Sends
 from rangelog_core.errors import RangelogError
 from rangelog_http.answers import status_of
 from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.encodings import decoded
+from rangelog_http.wire.filters import HEADER_START, NAMES, wanted_of
 from rangelog_http.wire.json_pointers import parse_pointer
 from rangelog_http.wire.records_in import LINES_TYPES, Given, records_of
 from rangelog_http.wire.records_out import dumped, lines_of, object_of, outcome_object, start_of, token_of
@@ -25,7 +27,7 @@ from rangelog_server_common.http_guard import KeptShare
 HEADER_PREFIX = b"x-rangelog-header-"
 ACKS = ("durable", "none")
 _SENT = frozenset({"key", "key_pointer", "ack", "shard"})
-_READ = frozenset({"from", "limit", "wait_ms"})
+_READ = frozenset({"from", "limit", "wait_ms"}) | NAMES
 LARGE_BYTES = 32 * 1024
 """More than that is not decoded or encoded on the loop."""
 ENCODED_WEIGHT = 64
@@ -104,22 +106,23 @@ class RecordHandlers:
 
     async def get(self, caller: Caller, topic: str, query: Query, headers: Mapping[bytes, bytes]) -> RecordsAnswer:
         """Return records from a position on. Raises RangelogError."""
-        check_known(query, _READ)
+        check_known(query, _READ, HEADER_START)
         found = await self._reads.read(
             caller,
             topic,
             start_of(query.get("from", "earliest")),
             records_max=_number(query, "limit", 1_000, 1, read.RECORDS_MAX) or 1,
             wait_s=(_number(query, "wait_ms", 0, 0, int(read.WAIT_S_MAX * 1_000)) or 0) / 1_000,
+            wanted=RecordFilter(*wanted_of(query)),
         )
         token = token_of(found.position)
-        more = ((b"x-rangelog-next", token.encode()),)
+        behind = ((b"x-rangelog-next", token.encode()), *(((b"x-rangelog-more", b"true"),) if found.more else ()))
         size_bytes = sum(map(size_of, found.records))
         if any(each in headers.get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
             lines = await self._aside(size_bytes, lambda: lines_of(found.records))
-            return RecordsAnswer(200, LINES_TYPES[0], lines, more)
-        body = await self._aside(size_bytes, lambda: object_of(found.records, token))
-        return RecordsAnswer(200, "application/json", body, more)
+            return RecordsAnswer(200, LINES_TYPES[0], lines, behind)
+        body = await self._aside(size_bytes, lambda: object_of(found.records, token, found.more))
+        return RecordsAnswer(200, "application/json", body, behind)
 
     async def _aside(self, size_bytes: int, work: Callable[[], T]) -> T:
         """Return what work returns; what is large runs on a thread, one at a time, so that producers' requests go on."""
@@ -160,10 +163,10 @@ def query_of(query_string: bytes) -> Query:
     return query
 
 
-def check_known(query: Mapping[str, str], known: frozenset[str]) -> None:
-    """Raise InvalidArgument where a query has another parameter than the known ones."""
+def check_known(query: Mapping[str, str], known: frozenset[str], start: str = "") -> None:
+    """Raise InvalidArgument where a query has another parameter than the known ones, or those that begin with `start`."""
     for name in query:
-        if name not in known:
+        if name not in known and not (start and name.startswith(start)):
             raise InvalidArgument(f"the query has no parameter {name[:40]!r}: there are {', '.join(sorted(known))}")
 
 
