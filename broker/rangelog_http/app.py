@@ -26,6 +26,7 @@ from rangelog_core.quotas import Measure
 from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_http.answers import RETRY_AFTER_S, status_of
+from rangelog_http.cycle import HALF_CLOSED
 from rangelog_http.handlers import topics
 from rangelog_http.handlers.records import RecordHandlers, RecordsAnswer, query_of
 from rangelog_http.handlers.sockets import SocketTails
@@ -197,8 +198,8 @@ class Application(CallerGuard):
                     await self._hold_call(self._quotas, principal)
                 query = scope["query_string"]
                 if method == "GET":
-                    async with self._runs(), _while_there(receive):
-                        answer = await self._answer(method, topic, principal, query, known, body, share)
+                    async with self._runs():
+                        answer = await self._read(topic, principal, query, known, receive, share)
                 else:
                     with self._running:  # for as long as the verb takes, which has limits of its own
                         answer = await self._answer(method, topic, principal, query, known, body, share)
@@ -212,7 +213,7 @@ class Application(CallerGuard):
         known: dict[bytes, bytes] = dict(scope["headers"])
         caller, check = await self._follower(topic, scope, known)
         with suppress(TimeoutError):
-            async with _while_there(receive):
+            async with _while_there(receive, asyncio.Event()):
                 await self._tails.get(caller, topic, query_of(scope["query_string"]), known, send, check)
 
     async def _socket(self, topic: str, scope: Message, _receive: Receive, _send: Send) -> None:
@@ -238,6 +239,28 @@ class Application(CallerGuard):
         if self._quotas is not None and self._quotas.book.any:
             await self._hold_call(self._quotas, caller.principal)
         return caller, check
+
+    async def _read(
+        self,
+        topic: str,
+        principal: Principal | None,
+        query: bytes,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        share: KeptShare,
+    ) -> RecordsAnswer:
+        """Return records. A client that sends nothing more is answered at once: it may be gone."""
+        if b"wait_ms" in query:
+            half_closed = asyncio.Event()
+            try:
+                async with _while_there(receive, half_closed):
+                    return await self._answer("GET", topic, principal, query, headers, b"", share)
+            except TimeoutError:
+                if not half_closed.is_set():
+                    raise
+            query = b"&".join(each for each in query.split(b"&") if not each.startswith(b"wait_ms="))
+        async with _while_there(receive):
+            return await self._answer("GET", topic, principal, query, headers, b"", share)
 
     async def _answer(
         self,
@@ -298,12 +321,14 @@ async def _write(answer: RecordsAnswer, send: Send) -> None:
 
 
 @asynccontextmanager
-async def _while_there(receive: Receive) -> AsyncGenerator[None, None]:
-    """End what runs in an `async with` block once the client has gone."""
+async def _while_there(receive: Receive, half_closed: asyncio.Event | None = None) -> AsyncGenerator[None, None]:
+    """End what runs in an `async with` block once the client has gone; with `half_closed`, once it sends nothing more."""
 
     async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        while (kind := (await receive())["type"]) != "http.disconnect":
+            if kind == HALF_CLOSED and half_closed is not None:
+                half_closed.set()
+                break
         limit.reschedule(asyncio.get_running_loop().time())
 
     async with asyncio.timeout(None) as limit:

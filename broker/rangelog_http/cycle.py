@@ -1,6 +1,6 @@
 """One request and its answer on a connection: uvicorn's, and at a fraction of its cost where the answer is in one piece.
 
-What holds: an answer whose length is said goes out in one piece with its head; any other goes uvicorn's way. A body that is
+What holds: a client that closes its half of the connection after a request gets its answer. An answer whose length is said goes out in one piece with its head; any other goes uvicorn's way. A body that is
 there before the application runs is had without a wait.
 """
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
+HALF_CLOSED = "rangelog.half_closed"
+"""The type of a message: the client sends nothing more. It may be there for its answer, or gone."""
 _BODILESS = (204, 304)
 
 
@@ -17,6 +19,8 @@ class RequestCycle(RequestResponseCycle):
     """See the module."""
 
     _start: Any = None  # of an answer, with its head unwritten
+    _is_received = False  # all of the request
+    _is_half_closed = False  # and the application does not know yet
 
     def body_now(self) -> bytes | None:
         """Return the body if all of it is there, once; `receive` has what follows. None: it has to be received."""
@@ -24,6 +28,23 @@ class RequestCycle(RequestResponseCycle):
             return None
         body, self.body = bytes(self.body), bytearray()
         return body
+
+    def half_close(self) -> None:
+        """The client sends nothing more, and may read on."""
+        self._is_half_closed = True
+        self.message_event.set()
+
+    async def receive(self) -> Any:
+        """Part of ASGI. After the whole request, HALF_CLOSED once, if it is so."""
+        message = await super().receive()
+        if message["type"] == "http.request" and not message["more_body"]:
+            if self._is_received and self._is_half_closed:
+                self._is_half_closed = False
+                return {"type": HALF_CLOSED}
+            self._is_received = True
+            if self._is_half_closed:
+                self.message_event.set()
+        return message
 
     async def send(self, message: Any) -> None:
         """Part of ASGI."""

@@ -54,6 +54,7 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._has_called = False
         self._in_head = False
         self._offered = False  # another protocol, by the request whose head is parsed
+        self._is_half_closed = False
         self._asks_socket = False  # the request whose head is parsed for the second time
         self._idle_since_s: float | None = None  # None: something came after the last answer
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -74,6 +75,16 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._left()
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Part of asyncio.Protocol. Keep the connection where an answer is due: its client may still read."""
+        cycle = self.cycle
+        if cycle is None or self.scheme == "https" or cycle.more_body or (cycle.response_complete and not self._unparsed):
+            return False
+        self._is_half_closed = True
+        for each in (cycle, *(queued for queued, _ in self.pipeline)):
+            each.half_close()
+        return True
+
     def on_response_complete(self) -> None:
         """Called by a cycle. In place of uvicorn's, which makes a timer for each answer."""
         self.server_state.total_requests += 1
@@ -89,6 +100,8 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
         if self._unparsed:
             self._parse()
+        if self._is_half_closed and self.cycle.response_complete and not self.pipeline:
+            self.transport.close()
 
     # ---- called by the parser
 
@@ -187,6 +200,8 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             on_response=self.on_response_complete,
         )
         scope[BODY_NOW] = cycle.body_now
+        if self._is_half_closed:
+            cycle.half_close()
         if self._asks_socket:
             self._asks_socket, scope[UPGRADE] = False, self._upgraded
         app = service_unavailable if is_full else self.app

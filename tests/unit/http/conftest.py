@@ -42,7 +42,7 @@ async def context(client: Client) -> AsyncIterator[DoorContext]:
 
 
 @pytest.fixture
-async def server(context: DoorContext) -> AsyncIterator[HttpServer]:
+async def server_of_door(context: DoorContext) -> AsyncIterator[HttpServer]:
     """The door, at a port of its own."""
     made = HttpServer(
         application(context, HttpSettings(listen="127.0.0.1:0")),
@@ -55,3 +55,9 @@ async def server(context: DoorContext) -> AsyncIterator[HttpServer]:
     await made.start(bound)
     yield made
     await made.close()
+
+
+@pytest.fixture
+def server(server_of_door: HttpServer) -> HttpServer:
+    """The same."""
+    return server_of_door
