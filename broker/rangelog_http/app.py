@@ -85,8 +85,13 @@ class ReadAnswer(BaseModel):
         examples=[[{"shard": 0, "offset": 250, "timestamp_ms": 1790000000000, "value": "first", "key": "UA"}]],
     )
     next: str = Field(description="`from` of the next read.", examples=["eyJjdXQiOjF9"])
+    more: bool = Field(
+        default=False, description="Whether so many records were left out that the answer ends early.", examples=[False]
+    )
 
 
+_Key = Annotated[str | None, Query(description="Records of this key alone.")]
+_Until = Annotated[str | None, Query(description="Records before this time alone: a time with a zone.")]
 _described = APIRouter(prefix="/v1/topics/{namespace}/{name}/records", tags=["records"])
 """Descriptions alone: `Application` answers these paths itself."""
 
@@ -131,15 +136,24 @@ async def read_records(
     ] = "earliest",
     limit: Annotated[int, Query(description="Records at most.")] = 1_000,
     wait_ms: Annotated[int, Query(description="How long to wait for the first one.")] = 0,
+    key: _Key = None,
+    until: _Until = None,
 ) -> ReadAnswer:
-    """Return records up to the end that is acked now, as JSON, or with Accept: application/x-ndjson as lines."""
+    """Return records up to the end that is acked now, as JSON, or with Accept: application/x-ndjson as lines.
+
+    A parameter `header.NAME` names a header's value: records without it are left out.
+    """
     _not_called()
 
 
 _tail = APIRouter(prefix="/v1/topics/{namespace}/{name}/tail", tags=["records"])
 
 
-@_tail.get("", summary="Follow a topic", responses=possible(404, 409))
+@_tail.get(
+    "",
+    summary="Follow a topic",
+    responses=possible(404, 409) | {101: {"description": "The connection is a WebSocket."}},
+)
 async def follow_topic(
     namespace: topics.Namespace,
     name: topics.Name,
@@ -147,8 +161,14 @@ async def follow_topic(
         str, Query(alias="from", description="earliest, latest, a time with a zone, or `next`.")
     ] = "latest",
     last_event_id: Annotated[str, Header(description="The id of the last event, in place of `from`.")] = "",
+    key: _Key = None,
+    until: _Until = None,
 ) -> str:
-    """Send records as they come, as server-sent events: `data` is a record, `id` the position behind it."""
+    """Send records as they come, as server-sent events: `data` is a record, `id` the position behind it.
+
+    With an upgrade to a WebSocket: as messages with `record` and `next`, as many as the client gives `credits` for.
+    A parameter `header.NAME` names a header's value: records without it are left out.
+    """
     _not_called()
 
 

@@ -1,7 +1,8 @@
 """One request and its answer on a connection: uvicorn's, and at a fraction of its cost where the answer is in one piece.
 
-What holds: a client that closes its half of the connection after a request gets its answer. An answer whose length is said goes out in one piece with its head; any other goes uvicorn's way. A body that is
-there before the application runs is had without a wait.
+What holds: a client that closes its half of the connection after a request gets its answer. An answer whose length is said goes
+out in one piece with its head; any other goes uvicorn's way. A body that is there before the application runs is had without a
+wait.
 """
 
 from __future__ import annotations

@@ -78,7 +78,12 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
     def eof_received(self) -> bool:  # type: ignore[override]
         """Part of asyncio.Protocol. Keep the connection where an answer is due: its client may still read."""
         cycle = self.cycle
-        if cycle is None or self.scheme == "https" or cycle.more_body or (cycle.response_complete and not self._unparsed):
+        if (
+            cycle is None
+            or self.scheme == "https"
+            or cycle.more_body
+            or (cycle.response_complete and not self._unparsed)
+        ):
             return False
         self._is_half_closed = True
         for each in (cycle, *(queued for queued, _ in self.pipeline)):

@@ -1,7 +1,7 @@
 """The records of a request's body. No I/O.
 
-What holds: all of a body is checked before any record of it is returned; an error names the line or entry at fault. No more JSON
-is parsed in one piece than LIST_BYTES_MAX: nothing else runs in the process meanwhile, whichever thread it is on.
+What holds: all of a body is checked before any record of it is returned; an error names the line or entry at fault. No more
+JSON is parsed in one piece than LIST_BYTES_MAX: nothing else runs in the process meanwhile, whichever thread it is on.
 """
 
 from __future__ import annotations

@@ -218,7 +218,9 @@ async def test_a_client_that_sends_nothing_more_is_answered(echo: Echo, server: 
     await until(lambda: not connections, "no connection is left")
 
 
-async def test_what_waits_ends_where_a_client_sends_nothing_more(context: DoorContext, server_of_door: HttpServer) -> None:
+async def test_what_waits_ends_where_a_client_sends_nothing_more(
+    context: DoorContext, server_of_door: HttpServer
+) -> None:
     """It may be gone: a read at the end is answered at once, and a tail ends."""
     path = b"GET /v1/topics/default/t/"
     answer = await half_closed(server_of_door, path + b"records?wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")
