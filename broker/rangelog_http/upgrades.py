@@ -1,7 +1,7 @@
 """WebSocket connections, from the answer 101 on: wsproto has the frames, this module the limits.
 
 What holds: a message of the client has a bounded length, in however many frames it comes, and of messages that were not taken a
-bounded number is kept: beyond it the socket is not read. What is sent waits for the client to read. A frame that breaks the
+bounded number is kept: beyond it the socket is not read. A message to it waits until it reads. A frame that breaks the
 protocol ends the connection with the code that says why; so does a stop of the server, with 1001.
 """
 
@@ -39,7 +39,7 @@ class MessageSocket(ReadInTime):
     """One connection. `close` it."""
 
     def __init__(self, transport: asyncio.Transport, connections: Any) -> None:
-        """`connections`: those of the server, which are told when it stops."""
+        """`connections`: those of the server, whose `shutdown` it calls when it stops."""
         self.loop = asyncio.get_running_loop()
         self.transport = transport
         self.has_answered = True

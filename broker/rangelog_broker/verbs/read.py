@@ -292,7 +292,7 @@ class Followed:
 
     @property
     def passed(self) -> Cut | None:
-        """The position behind all records that were returned or left out; None: it cannot be told now."""
+        """The position behind all records that were returned or left out; None: a record is held back now."""
         return None if self.withholds else self.reader.position()
 
     async def aclose(self) -> None:

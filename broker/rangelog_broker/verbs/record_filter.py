@@ -1,4 +1,4 @@
-"""What a reader wants of a topic: records of a key, with headers, before a time. Each read or follow looks at every record."""
+"""Filters of reads and follows: the records of a key, with headers, before a time."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ class _OutcomeWaits:
         return wait
 
     def close(self) -> None:
-        """Stop. What still waits has the producers' limits."""
+        """Stop: the waits have the producers' limits."""
         if self._timer is not None:
             self._timer.cancel()
 

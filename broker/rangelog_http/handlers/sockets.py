@@ -48,7 +48,7 @@ class Socket(Protocol):
         """End the connection."""
 
 
-class Ending(NamedTuple):
+class SocketEnding(NamedTuple):
     """Why a connection ends."""
 
     code: int
@@ -114,19 +114,19 @@ class SocketTail:
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take_credits(self) -> Ending:
+    async def _take_credits(self) -> SocketEnding:
         while (text := await self._socket.receive()) is not None:
             try:
                 given = _credits_of(text)
             except ValueError:
-                return Ending(NOT_TEXT, 'a message is {"credits": n}')
+                return SocketEnding(NOT_TEXT, 'a message is {"credits": n}')
             if given + self._credits > CREDITS_MAX:
-                return Ending(POLICY, f"more than {CREDITS_MAX} credits")
+                return SocketEnding(POLICY, f"more than {CREDITS_MAX} credits")
             self._credits += given
             self._given.set()
-        return Ending(NORMAL)
+        return SocketEnding(NORMAL)
 
-    async def _send_records(self) -> Ending:
+    async def _send_records(self) -> SocketEnding:
         try:
             while True:
                 while not self._credits:
@@ -138,16 +138,16 @@ class SocketTail:
                     self._next = token_of(position)
                     await self._send({"record": record_object(record), "next": self._next})
         except StopAsyncIteration:
-            return Ending(GOING_AWAY)
+            return SocketEnding(GOING_AWAY)
         except RangelogError as error:
             return await self._failed(error)
 
-    async def _beat(self) -> Ending:
-        """Keep the connection up, and tell a position that has moved over records that are left out."""
+    async def _beat(self) -> SocketEnding:
+        """Keep the connection up, and send a position that has moved over records that are left out."""
         while True:
             await asyncio.sleep(tails.BEAT_S)
             if not self._socket.has_answered:
-                return Ending(DEFECT, "no answer to a ping")
+                return SocketEnding(DEFECT, "no answer to a ping")
             try:
                 await self._check()
             except RangelogError as error:
@@ -162,11 +162,11 @@ class SocketTail:
                 self._next = token
                 await self._send({"next": token})
 
-    async def _failed(self, error: RangelogError) -> Ending:
+    async def _failed(self, error: RangelogError) -> SocketEnding:
         async with self._turn:
             await self._send({"error": error_object(error)})
         code = next((code for kind, code in _CODES if isinstance(error, kind)), DEFECT)
-        return Ending(code, error.code)
+        return SocketEnding(code, error.code)
 
     async def _send(self, value: object) -> None:
         await self._socket.send(dumped(value).decode())

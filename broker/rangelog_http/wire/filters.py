@@ -13,7 +13,7 @@ NAMES = frozenset({"key", "until"})
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """The parts of a query that name records. Args: as those of the verb's filter."""
 
     key: bytes | None
@@ -21,11 +21,11 @@ class Wanted(NamedTuple):
     until_ms: int | None
 
 
-def wanted_of(query: Mapping[str, str]) -> Wanted:
+def wanted_of(query: Mapping[str, str]) -> WantedRecords:
     """Return which records a query names; every byte of a key or value is kept. Raises InvalidArgument.
 
     >>> wanted_of({"key": "UA", "header.source": "web"})
-    Wanted(key=b'UA', headers={'source': b'web'}, until_ms=None)
+    WantedRecords(key=b'UA', headers={'source': b'web'}, until_ms=None)
     """
     key = query["key"].encode("utf-8", "surrogateescape") if "key" in query else None
     headers = {
@@ -33,11 +33,11 @@ def wanted_of(query: Mapping[str, str]) -> Wanted:
         for name, value in query.items()
         if name.startswith(HEADER_START)
     }
-    return Wanted(key, headers, _ms_of(query["until"]) if "until" in query else None)
+    return WantedRecords(key, headers, _ms_of(query["until"]) if "until" in query else None)
 
 
 def time_of(text: str) -> datetime | None:
-    """Return a time; None: it is none. Raises InvalidArgument where it has no zone."""
+    """Return a time; None: the text names no time. Raises InvalidArgument where it has no zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
