@@ -247,9 +247,9 @@ async def test_a_filter_moves_on(client: Client, server: HttpServer, monkeypatch
     await send(client, b"no", headers={"source": b"app"})
     await until(lambda: bool(tail.values) and "record" not in tail.messages[-1], "the position has moved on")
     assert tail.values == ["1"]
-    await send(client, b"2")
     await tail.close()
-    again = await open_tail(server, f"{TAIL}?from={tail.messages[-1]['next']}")
+    await send(client, b"2", headers={"source": b"web"})
+    again = await open_tail(server, f"{TAIL}?key=k&header.source=web&from={tail.messages[-1]['next']}")
     again.send({"credits": 10})
     await until(lambda: again.values == ["2"], "what follows, and nothing else")
     await again.close()
