@@ -86,7 +86,8 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         ):
             return False
         self._is_half_closed = True
-        for each in (cycle, *(queued for queued, _ in self.pipeline)):
+        of_all: list[Any] = [cycle, *(queued for queued, _ in self.pipeline)]
+        for each in of_all:
             each.half_close()
         return True
 
