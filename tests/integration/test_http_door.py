@@ -126,6 +126,9 @@ def test_requests_that_no_two_programs_would_read_alike(broker_cluster: Cluster,
         came = spoken(address, post + rest + b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert came.split(b"\r\n", 1)[0].split(b" ")[1:2] in ([b"400"], []), (rest[:60], came[:200])
         assert b"200 OK" not in came, rest[:60]
+    names = b"Idempotency-Key: a\r\nIdempotency-Key: b\r\n"
+    came = spoken(address, post + names + b"Connection: close\r\nContent-Length: 1\r\n\r\na")
+    assert came.split(b" ")[1:2] == [b"400"]
     status, answer = curl(f"{topic}/records")
     assert (status, answer["records"]) == (200, [])
 
