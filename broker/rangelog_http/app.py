@@ -29,6 +29,9 @@ from rangelog_http.answers import RETRY_AFTER_S, status_of
 from rangelog_http.handlers import described, topics
 from rangelog_http.handlers.aside import Aside
 from rangelog_http.handlers.asked import Asked, Route
+from rangelog_http.handlers.cdap import CdapRoutes
+from rangelog_http.handlers.cdap_dequeue import CdapDequeues
+from rangelog_http.handlers.cdap_events import CdapEvents
 from rangelog_http.handlers.consumers import ConsumerRoutes
 from rangelog_http.handlers.records import RecordHandlers, RecordsAnswer, query_of
 from rangelog_http.handlers.tails import Tails
@@ -164,7 +167,9 @@ class Application(CallerGuard):
         self._bodies_kept, self._answers_kept = KeptBytes(BODIES_BYTES_MAX), KeptBytes(ANSWERS_BYTES_MAX)
         aside = Aside()
         self._records = RecordHandlers(context.sends, context.reads, settings, aside)
-        self._further = (ConsumerRoutes(context.consumes, aside),)
+        dequeues = CdapDequeues(context.client, context.consumes)
+        streams = CdapRoutes(context.client, context.sends, dequeues, CdapEvents(context.client, context.reads, aside))
+        self._further = (ConsumerRoutes(context.consumes, aside), streams)
         self._tails = Tails(context.reads)
         self._callers = context.rights
 
@@ -213,7 +218,8 @@ class Application(CallerGuard):
             body = await self._batches.read(known, receive, share)
             with served(f"HTTP {scope['method']}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
                 await self._hold_call(principal)
-                asked = Asked(scope["method"], query_of(scope["query_string"]), headers, body, caller, send)
+                query, write = query_of(scope["query_string"]), lambda answer: _write(answer, send)
+                asked = Asked(scope["method"], query, headers, body, caller, write, send)
                 async with self._runs(), _while_there(receive):
                     with acting_for(principal, bounds_of(principal)):
                         answer = await route(asked)

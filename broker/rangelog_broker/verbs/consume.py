@@ -210,6 +210,13 @@ class Consumes:
                 "all else of the batch is committed"
             )
 
+    async def is_at_end(self, caller: Caller, group: str, consumer: str) -> bool:
+        """Whether the group has committed all that is acked now. Raises as `commit`."""
+        found = self._find(caller, group, consumer)
+        with self._uses(found, consumer):
+            await self._check(caller, group, found.topics)
+            return not any(each.records for each in await self._client.groups.lag(group))
+
     async def end(self, caller: Caller, group: str, consumer: str) -> None:
         """End a consumer; the others of the group get its shards at once. Raises MemberNotFound, RightMissing."""
         found = self._find(caller, group, consumer)

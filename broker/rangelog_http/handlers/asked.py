@@ -17,13 +17,14 @@ JSON_BYTES_MAX = 64 * 1024
 
 
 class Asked(NamedTuple):
-    """A request. `send`: for an answer in parts."""
+    """A request. `write`: writes a whole answer; `send`: one in parts."""
 
     method: str
     query: Query
     headers: list[tuple[bytes, bytes]]
     body: bytes
     caller: Caller
+    write: Callable[[RecordsAnswer], Awaitable[None]]
     send: Send
 
     def header(self, name: bytes) -> str:
