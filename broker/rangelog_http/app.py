@@ -26,7 +26,7 @@ from rangelog_core.quotas import Measure
 from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_http.answers import RETRY_AFTER_S, status_of
-from rangelog_http.handlers import described, topics
+from rangelog_http.handlers import described, described_streams, topics
 from rangelog_http.handlers.aside import Aside
 from rangelog_http.handlers.asked import Asked, Route
 from rangelog_http.handlers.cdap import CdapRoutes
@@ -149,7 +149,9 @@ def _not_called() -> NoReturn:
 
 def bare_app() -> FastAPI:
     """Return the part that FastAPI answers, and the description of everything."""
-    return json_app((topics.router, _described, _tail, *described.ROUTERS), title="rangelog", about=_ABOUT)
+    return json_app(
+        (topics.router, _described, _tail, described.router, *described_streams.ROUTERS), title="rangelog", about=_ABOUT
+    )
 
 
 class Application(CallerGuard):

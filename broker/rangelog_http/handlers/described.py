@@ -1,4 +1,4 @@
-"""The descriptions of the further routes, which the application answers itself, before FastAPI."""
+"""The descriptions of the routes of consumers, which the application answers itself, before FastAPI."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ class CommitAnswer(BaseModel):
     committed: int = Field(description="The batch.", examples=[1])
 
 
-_consumers = APIRouter(prefix="/v1/groups/{group}/consumers", tags=["consumers"])
+router = APIRouter(prefix="/v1/groups/{group}/consumers", tags=["consumers"])
 
 
-@_consumers.post("", status_code=201, summary="Join a group", responses=possible(403, 404))
+@router.post("", status_code=201, summary="Join a group", responses=possible(403, 404))
 async def join_group(group: Group, body: ConsumerToJoin) -> ConsumerJoined:
     """Make a consumer: a member of the group, which lives in this broker while its client asks in time."""
-    _not_called()
+    not_called()
 
 
-@_consumers.post("/{consumer}/dequeue", summary="Dequeue records", responses=possible(403, 404, 409))
+@router.post("/{consumer}/dequeue", summary="Dequeue records", responses=possible(403, 404, 409))
 async def dequeue_records(
     group: Group,
     consumer: Consumer,
@@ -85,25 +85,23 @@ async def dequeue_records(
     commit: Annotated[int, Query(description="The batch that is processed, to be committed before.")] = 0,
 ) -> BatchAnswer:
     """Return the next records, or again those that are not committed. With Accept: application/x-ndjson as lines."""
-    _not_called()
+    not_called()
 
 
-@_consumers.post("/{consumer}/commit", summary="Commit a batch", responses=possible(403, 404, 409))
+@router.post("/{consumer}/commit", summary="Commit a batch", responses=possible(403, 404, 409))
 async def commit_batch(
     group: Group, consumer: Consumer, batch: Annotated[int, Query(description="The last batch.")]
 ) -> CommitAnswer:
     """Commit all records of the last batch: no consumer of the group gets them again."""
-    _not_called()
+    not_called()
 
 
-@_consumers.delete("/{consumer}", status_code=204, summary="End a consumer", responses=possible(403, 404))
+@router.delete("/{consumer}", status_code=204, summary="End a consumer", responses=possible(403, 404))
 async def end_consumer(group: Group, consumer: Consumer) -> None:
     """Leave the group: others get at once what is not committed."""
-    _not_called()
+    not_called()
 
 
-ROUTERS: tuple[APIRouter, ...] = (_consumers,)
-
-
-def _not_called() -> NoReturn:
+def not_called() -> NoReturn:
+    """Raise AssertionError: the functions here are descriptions alone."""
     raise AssertionError("the application answers this path before FastAPI")
