@@ -236,6 +236,7 @@ def test_a_broker_dies_between_dequeue_and_commit(own: Cluster) -> None:
     assert found["records"] == last["records"]
 
 
+@pytest.mark.long
 def test_nothing_is_lost_while_brokers_are_killed(own: Cluster) -> None:
     """Three clients consume while records come and brokers die: each record is handed out before it is committed."""
     addresses = [door(own, each) for each in own.brokers]

@@ -339,8 +339,13 @@ async def test_bounds(client: Client, consumes: Consumes, monkeypatch: pytest.Mo
     await send(client, bytes(99), bytes(99), bytes(99))
     assert len((await taken(consumes, one, by=ann)).records) <= 2
     await consumes.commit(ann, "g", one, 1)
+    monkeypatch.setattr(consuming, "BYTES_MAX", 1 << 20)
+    await send(client, *[b"x"] * 12)
     monkeypatch.setattr(consuming, "KEPT_BYTES_MAX", 1)
-    assert len((await taken(consumes, one, by=ann)).records) == 1
+    for _ in range(6):
+        found = await taken(consumes, one, by=ann)
+        assert len(found.records) == 1
+        await consumes.commit(ann, "g", one, found.batch)
 
 
 async def test_requests_of_one_consumer_take_turns(client: Client, consumes: Consumes) -> None:
