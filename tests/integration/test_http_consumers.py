@@ -240,7 +240,7 @@ def test_a_broker_dies_between_dequeue_and_commit(own: Cluster) -> None:
 def test_nothing_is_lost_while_brokers_are_killed(own: Cluster) -> None:
     """Three clients consume while records come and brokers die: each record is handed out before it is committed."""
     addresses = [door(own, each) for each in own.brokers]
-    made(f"{addresses[0]}/v1/topics/default/work", 4)
+    made(f"{addresses[0]}/v1/topics/default/tasks", 4)
     sent: set[str] = set()
     stopped = threading.Event()
 
@@ -248,12 +248,12 @@ def test_nothing_is_lost_while_brokers_are_killed(own: Cluster) -> None:
         number = 0
         while not stopped.is_set():
             lines = b"".join(b"%d\n" % each for each in range(number, number + 20))
-            status, answer = curl(*LINES, f"{addresses[number // 20 % 2]}/v1/topics/default/work/records", data=lines)
+            status, answer = curl(*LINES, f"{addresses[number // 20 % 2]}/v1/topics/default/tasks/records", data=lines)
             if status == 200 and not answer["failed"]:
                 sent.update(str(each) for each in range(number, number + 20))
             number += 20
 
-    consumers = [HttpConsumer(addresses, "workers", "work") for _ in range(3)]
+    consumers = [HttpConsumer(addresses, "workers", "tasks") for _ in range(3)]
     sender = threading.Thread(target=send)
     sender.start()
     try:
@@ -271,7 +271,7 @@ def test_nothing_is_lost_while_brokers_are_killed(own: Cluster) -> None:
         sender.join()
 
         def all_done() -> Seen:
-            found = asyncio.run(read("work", own)), asyncio.run(positions(own, "workers"))
+            found = asyncio.run(read("tasks", own)), asyncio.run(positions(own, "workers"))
             return Seen(found[0] == found[1], found)
 
         eventually(all_done, "all that is there is committed", 120)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rangelog import Client, ProducerAck
 from rangelog.errors import OffsetTrimmed, ProducerFenced, RangelogError, TopicExists
@@ -87,9 +87,7 @@ class Topics:
         self.pipeline = VirtualPipeline(self.clients, topic) if keeps and has_pipeline(seed, KIND_EVERY) else None
         self.resets = VirtualResets(self.clients, topic) if keeps and has_resets(seed, KIND_EVERY) else None
         brokers = [f"b{number}" for number in range(1, BROKERS + 1)]
-        self.consuming = (
-            DoorConsuming(self.clients, topic, brokers) if keeps and has_consuming(seed, KIND_EVERY) else None
-        )
+        self.consuming = DoorConsuming(self.clients, topic, brokers, runs=has_consuming(seed, KIND_EVERY))
         self.query = TopicQuery(self, topic)
         self.fetching = Fetching(self.clients, topic, brokers)
         self.readings = [TopicReading(self.clients, f"reader{number}", topic) for number in range(READERS)]
@@ -308,14 +306,10 @@ class Topics:
         for shard in shards:
             await self.trims.check_covered(client, shard)
         await self.watermarks.judge(shards, self.sent)
-        for consumer in (driver, self.query, self.group, self.fetching, *self.readings) if self.trims.keeps_all else ():
+        consumers: tuple[Any, ...] = (driver, self.query, self.group, self.consuming, self.fetching, *self.readings)
+        for consumer in consumers if self.trims.keeps_all else ():
             await consumer.judge(shards, found)
-        roles: tuple[VirtualPipeline | VirtualResets | DoorConsuming | None, ...] = (
-            self.pipeline,
-            self.resets,
-            self.consuming,
-        )
-        for role in roles:
+        for role in (self.pipeline, self.resets):
             if role is not None:
                 await role.judge(found)
         if self.trims.group is not None:
@@ -464,8 +458,7 @@ def _start_consumers(topics: Topics, driver: TopicDriver) -> None:
     clients.start(f"o-{name}", topics.group.watch())
     if topics.pipeline is not None:
         clients.start(f"y-{name}", topics.pipeline.supervise())
-    if topics.consuming is not None:
-        clients.start(f"k-{name}-consuming", topics.consuming.supervise())
+    clients.start(f"k-{name}-consuming", topics.consuming.supervise())
     if topics.resets is not None:
         clients.start(f"u-{name}", topics.resets.supervise())
         clients.start(f"z-{name}", topics.resets.operate())

@@ -5,8 +5,8 @@ What holds:
 * A consumer belongs to the principal that joined. The rights to read the group and its topics are checked at each request. An
   id cannot be guessed, and is of no use to another principal.
 * It is a member of its group for as long as its client asks in time. When it ends (by its client, by silence, at the stop of
-  the broker) others get its shards at once; when the broker dies, after MEMBER_SESSION_S. What it was handed and has not
-  committed is handed out again then: each record is handed out at least once.
+  the broker) others get its shards at once; when the broker dies, after MEMBER_SESSION_S. Records that were handed out and not
+  committed are handed out again: each record is handed out at least once.
 * A batch is answered again until it is committed, and a commit names its batch: see `consumer.py`.
 * Consumers, and the records that they keep until the commit, are bounded.
 """
@@ -48,7 +48,7 @@ KEPT_BYTES_MAX = 256 * MIB
 """Of the batches of all consumers; above it a batch has one record."""
 CONSUMERS_MAX = 1_000
 CONSUMERS_OF_ONE_MAX = 200
-"""Of one principal; without TLS nobody knows who asks, and CONSUMERS_MAX counts alone."""
+"""Of one principal; without TLS the caller is unknown, and CONSUMERS_MAX counts alone."""
 TOPICS_MAX = 100
 SESSION_S = 60.0
 SESSION_S_MIN, SESSION_S_MAX = 1.0, 3_600.0
@@ -153,7 +153,7 @@ class Consumes:
         commit: int = 0,
         wanted: Callable[[GroupRecord], bool] | None = None,
     ) -> Dequeued:
-        """Return the batch that is not committed; where there is none, the next records as a new one.
+        """Return the batch that is not committed, or else the next records as a new one.
 
         Args:
             caller: As for `join`; the one who joined.
@@ -168,7 +168,7 @@ class Consumes:
             MemberNotFound: The principal has no such consumer at this broker: join again, the positions are in the group.
             PreconditionFailed: As `commit`; nothing is handed out. Shards that a commit had lost are in the answer.
             RightMissing: On the group or a topic of it; a topic that others have added ends the consumer.
-            OffsetTrimmed, TopicNotFound, …: What ended the consumer: see `GroupMember.chunks`.
+            OffsetTrimmed, TopicNotFound, …: The consumer has ended with it: see `GroupMember.chunks`.
             Overloaded: Another request of this consumer is under way.
         """
         if not 1 <= records_max <= RECORDS_MAX or not 0 <= wait_s <= WAIT_S_MAX:
@@ -431,7 +431,7 @@ class _Consumer:
 
 
 def owner_of(caller: Caller) -> str:
-    """Return whose a consumer of a caller is; "": nobody knows who asks, on a port without TLS."""
+    """Return the owner of a caller's consumers; "": the caller is unknown, on a port without TLS."""
     return str(caller.principal) if caller.principal is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""What one consumer of a door has been handed, as a core: one batch at a time, which is repeated until it is committed.
+"""The state of one consumer of a door, as a core: one batch at a time, which is repeated until it is committed.
 
 What holds:
 

@@ -79,7 +79,7 @@ class CdapDequeues:
     # ---- inside
 
     def _instance(self, group: str) -> _Instance:
-        """Return the consumer of an id; the one that nobody asked for longest is forgotten, and would be found again."""
+        """Return the consumer of an id; the one without a request for longest is forgotten, and would be found again."""
         found = self._known.pop(group, None) or _Instance()
         self._known[group] = found
         if len(self._known) > consume.CONSUMERS_MAX:

@@ -36,7 +36,7 @@ class CdapEvents:
         self._aside = aside
 
     async def get(self, stream: TopicName, asked: Asked) -> RecordsAnswer | None:
-        """Send the events; 204: there are none. Raises RangelogError before the first byte."""
+        """Send the events; without one the answer is 204. Raises RangelogError before the first byte."""
         first_ms, end_ms, left = _asked_for(asked.query)
         topic, position = str(stream), _start(first_ms)
         is_begun = False

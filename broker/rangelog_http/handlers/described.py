@@ -62,7 +62,7 @@ class BatchAnswer(BaseModel):
 
 
 class CommitAnswer(BaseModel):
-    """What is committed."""
+    """A committed batch."""
 
     committed: int = Field(description="The batch.", examples=[1])
 

@@ -25,7 +25,7 @@ class StreamProperties(BaseModel):
     ttl: int | None = Field(default=None, ge=0, description="Seconds after which events may go.", examples=[86_400])
 
 
-class StreamAnswer(BaseModel):
+class CdapStream(BaseModel):
     """A stream."""
 
     name: str = Field(examples=["who"])
@@ -55,7 +55,7 @@ async def _send(stream: Stream, body: Event) -> None:
     not_called()
 
 
-async def _describe(stream: Stream) -> StreamAnswer:
+async def _describe(stream: Stream) -> CdapStream:
     """Return a stream's properties."""
     not_called()
 
@@ -107,7 +107,7 @@ async def _read_events(
     end: Annotated[int | None, Query(description="Milliseconds; behind the last time.")] = None,
     limit: Annotated[int | None, Query(description="Events at most.")] = None,
 ) -> list[StreamEvent]:
-    """Return the events of [start, end) as one list; 204: there are none."""
+    """Return the events of [start, end) as one list; without one the status is 204."""
     not_called()
 
 

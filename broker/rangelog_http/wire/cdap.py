@@ -71,7 +71,7 @@ def answer_headers(stream: str, headers: Mapping[str, bytes]) -> tuple[tuple[byt
 def events_of(
     body: bytes, content_type: str, headers: Mapping[str, bytes], count_max: int
 ) -> list[AppendRecord] | None:
-    """Return the events of a batch, one a line; None: its type is none that is taken. Raises InvalidArgument."""
+    """Return the events of a batch, one a line; None: its type is not supported. Raises InvalidArgument."""
     kind = content_type.partition(";")[0].strip().lower()
     if not kind:
         raise InvalidArgument("a batch needs a Content-Type: text/plain, with an event a line")
@@ -165,7 +165,7 @@ def consumer_id(choice: Choice, owner: str, stream: TopicName, secret: str) -> s
 
 
 def choice_of_id(text: str, owner: str, stream: TopicName) -> Choice:
-    """Return what a consumer's id says. Raises InvalidArgument: it is none; MemberNotFound: of another principal or stream."""
+    """Return what a consumer's id says. Raises InvalidArgument (its form), MemberNotFound (of another principal or stream)."""
     found = _ID.fullmatch(text)
     if found is None:
         raise InvalidArgument(f"{CONSUMER_HEADER} is missing, or no id of a consumer: POST …/consumer-id gives one")
