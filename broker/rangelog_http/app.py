@@ -102,6 +102,13 @@ async def send_records(
     ],
     key: Annotated[str, Query(description="Key of all records.")] = "",
     key_pointer: Annotated[str, Query(description="JSON pointer to the key in each value.")] = "",
+    idempotency_key: Annotated[
+        str,
+        Header(
+            description="A name of this request, up to 255 bytes: sent again within ten minutes, it has the first one's "
+            "answer. 409: the name was given to another body."
+        ),
+    ] = "",
     ack: Annotated[
         str, Query(description="durable: answered once two servers have flushed; none: at once, may be lost.")
     ] = "durable",

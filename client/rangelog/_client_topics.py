@@ -20,6 +20,7 @@ from rangelog._metadata import Metadata
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.producer import TopicProducer
 from rangelog._produce.serializing import SerializingProducer
+from rangelog._produce.submitter import TopicSubmitter
 from rangelog._produce.wire import StageWire
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.reader import Reader, Start
@@ -240,6 +241,10 @@ class TopicOperations:
         self._producers[producer] = None
         producer.on_closed = self._producers.pop
         return SerializingProducer(producer, serializers) if makes else producer
+
+    def submitter(self, topic: str) -> TopicSubmitter:
+        """Return what submits records to a topic under a name: for brokers. For the package's own use."""
+        return TopicSubmitter(self._pd, self._owners, self._connections.appends, topic)
 
     # ---- transactions
 

@@ -29,6 +29,8 @@ EXTENSION_BYTES_MAX = 960
 _FIELD = struct.Struct("<HH")
 _PRODUCER = struct.Struct("<QQI")
 _MERGED = struct.Struct("<QQQQI")
+_SUBMISSION = struct.Struct("<16sQ")
+_RUN = struct.Struct("<II")
 _U64_MAX = (1 << 64) - 1
 _U32_MAX = (1 << 32) - 1
 
@@ -41,6 +43,7 @@ class Tag(IntEnum):
     PRODUCER = 0x8001  # the sender of the batch and its number: see Producer
     TRANSACTION = 0x8002  # what a transaction staged and its commit merged: see MergedFrom
     KEY_RANGE = 0x8003  # reserved: which slice of the key space, by which version of its map
+    SUBMISSION = 0x8004  # the submission that the records are of, which is in the log once: see Submission
 
 
 KNOWN_CRITICAL_TAGS: frozenset[int] = frozenset()
@@ -77,6 +80,23 @@ class MergedFrom(NamedTuple):
     shard_id: int
     sequence: int
     follow: int
+
+
+DIGEST_BYTES = 16
+RUNS_MAX = 100
+"""Of one batch: what fits into an extension."""
+
+
+class Submission(NamedTuple):
+    """Records that were submitted under one name, some of which are in this batch: each of them is in the log once.
+
+    `digest`: of the name and of who gave it, DIGEST_BYTES. `content`: a hash of all records that were submitted, 64 bits:
+    another content under the name is refused. `runs`: which of the records the batch has, as (first, count), rising and apart.
+    """
+
+    digest: bytes
+    content: int
+    runs: tuple[tuple[int, int], ...]
 
 
 def encode_extension(fields: Mapping[int, bytes]) -> bytes:
@@ -163,8 +183,41 @@ def decode_merged(value: bytes) -> MergedFrom:
     return MergedFrom(*_MERGED.unpack(value))
 
 
-def origin_of(fields: Mapping[int, bytes]) -> Producer | MergedFrom | None:
-    """Return where a shard's batch comes from; None: its fields do not say. Raises ProtocolViolation.
+def encode_submission(submission: Submission) -> bytes:
+    """Return the value of a SUBMISSION field. Raises InvalidArgument.
+
+    >>> len(encode_submission(Submission(bytes(16), 7, ((0, 3), (5, 1)))))
+    40
+    """
+    digest, content, runs = submission
+    if len(digest) != DIGEST_BYTES or not 0 <= content <= _U64_MAX or not _are_runs(runs):
+        raise InvalidArgument(f"{submission} is out of bounds")
+    return _SUBMISSION.pack(digest, content) + b"".join([_RUN.pack(*each) for each in runs])
+
+
+def decode_submission(value: bytes, count: int) -> Submission:
+    """Read the value of a SUBMISSION field of a batch of `count` records. Raises ProtocolViolation."""
+    if len(value) < _SUBMISSION.size or (len(value) - _SUBMISSION.size) % _RUN.size:
+        raise ProtocolViolation(f"a record batch's submission field of {len(value)} bytes")
+    digest, content = _SUBMISSION.unpack_from(value)
+    runs = tuple(_RUN.iter_unpack(value[_SUBMISSION.size :]))
+    if not _are_runs(runs) or sum([each[1] for each in runs]) != count:
+        raise ProtocolViolation(f"a record batch of {count} records has other ones of its submission: {runs[:5]}")
+    return Submission(digest, content, runs)
+
+
+def _are_runs(runs: tuple[tuple[int, int], ...]) -> bool:
+    """Whether runs rise, with at least one record between two of them."""
+    end = -1
+    for first, count in runs:
+        if first <= end or count < 1 or first + count > _U32_MAX:
+            return False
+        end = first + count
+    return 0 < len(runs) <= RUNS_MAX
+
+
+def origin_of(fields: Mapping[int, bytes], count: int) -> Producer | Submission | MergedFrom | None:
+    """Return where a shard's batch of `count` records comes from; None: its fields do not say. Raises ProtocolViolation.
 
     A batch that names a producer is that producer's, whatever else it names: its owner took it for one. So who appends a batch
     and who replays it never differ.
@@ -172,5 +225,8 @@ def origin_of(fields: Mapping[int, bytes]) -> Producer | MergedFrom | None:
     producer = fields.get(Tag.PRODUCER)
     if producer is not None:
         return decode_producer(producer)
+    submission = fields.get(Tag.SUBMISSION)
+    if submission is not None:
+        return decode_submission(submission, count)
     merged = fields.get(Tag.TRANSACTION)
     return decode_merged(merged) if merged is not None else None

@@ -21,7 +21,7 @@ class VersionRange(NamedTuple):
         return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-FEATURE_LEVEL = 13
+FEATURE_LEVEL = 14
 """Of this program: raised whenever placement drivers can propose what earlier ones do not apply the same way (what a level
 means never changes afterwards). All processes report it."""
 
@@ -38,6 +38,7 @@ LEVEL_CHANGES = {
     11: "quotas of clients and of name prefixes",
     12: "brokers have a version of their own, which journals follow",
     13: "hosts of range servers and brokers",
+    14: "records that are submitted under a name are in a topic once",
 }
 """By feature level: what the cluster does from this cluster version on."""
 
@@ -65,6 +66,9 @@ LEVEL_ENCRYPTION = 10
 LEVEL_BROKERS = 12
 """The cluster version from which on brokers register with their level, and the broker version from which on journals go by its
 rules: members of groups are told apart by when they joined, sessions have secret numbers and a share of the results each."""
+
+LEVEL_SUBMISSIONS = 14
+"""The broker version from which on owners of shards take submissions: an earlier one opens no shard whose log has any."""
 
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""

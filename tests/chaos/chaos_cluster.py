@@ -91,6 +91,7 @@ class System:
             pds=len(PDS),
             range_servers=len(RANGE_SERVERS),
             brokers=len(BROKERS),
+            doors=("http",),
             env=SETTINGS,
             hosts={name: self.hosts[name] for name in MEMBERS},
             launches={name: self._launch(name) for name in MEMBERS},
@@ -99,7 +100,8 @@ class System:
         self._stack.callback(self.cluster.kill_all)
         self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS, light=light)
         self._stack.callback(self.load.close)
-        self.topic = TopicLoad(directory / "topic", self.network, self.cluster.connect_string)
+        doors = [f"{each.host}:{each.doors['http']}" for each in self.cluster.plan.brokers]
+        self.topic = TopicLoad(directory / "topic", self.network, self.cluster.connect_string, doors)
         self._stack.callback(self.topic.close)
         spark = self.network.prefix(SPARK_HOST)
         self.spark = SparkCopies(directory / "spark", spark, self.cluster.connect_string, self.topic)

@@ -1,4 +1,7 @@
-"""The topic of a run: its producer, the members of its group, and how far they are. Each client has a host of its own."""
+"""The topic of a run: its producer, a client by HTTP, the members of its group, and how far they are.
+
+The first two share a host, each member has one of its own.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,8 @@ class TopicLoad:
     directory: Path
     network: Network
     connect_string: str
+    doors: list[str]
+    """Addresses of the brokers' doors for HTTP."""
     producers: list[TopicClient] = field(default_factory=list)
     members: list[TopicClient] = field(default_factory=list)
     """All that ever ran."""
@@ -72,9 +77,10 @@ class TopicLoad:
         """Create the topic, start the producer and one member on each host."""
         self.directory.mkdir(parents=True, exist_ok=True)
         asyncio.run(self.create(TOPIC))
-        producer = self._client("producer", PRODUCER_HOST, "chaos_producer.py", "--rate", str(RATE))
-        self.producers.append(producer)
-        producer.process.start()
+        self.producers.append(self._client("producer", PRODUCER_HOST, "chaos_producer.py", "--rate", str(RATE)))
+        self.producers.append(self._client("http", PRODUCER_HOST, "chaos_http.py", "--doors", ",".join(self.doors)))
+        for each in self.producers:
+            each.process.start()
         for host in MEMBER_HOSTS:
             self.begin_member(host)
 

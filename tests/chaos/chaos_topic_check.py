@@ -109,6 +109,9 @@ def check(
                 producer, key, number, shard, offset, time_ns = rest
                 acked[RecordName(str(producer), _int(key), _int(number))] = _int(shard), _int(offset)
                 verdict.acks_ns.setdefault(f"key-{key}", []).append(_int(time_ns))
+            elif kind == "differs":
+                *name, first, second = rest
+                verdict.wrong("duplicated", f"{name} was acked at {first}, and under the same name at {second}")
             elif kind == "stopped":
                 verdict.stops += 1
     for times in verdict.acks_ns.values():

@@ -14,12 +14,20 @@ from typing import Any
 from rangelog_broker.serving import connection as serving
 from rangelog_broker.serving.connection import ProducerConnection, ProducerPort
 from rangelog_broker.shards.owner import InFlight, ShardOwner
-from rangelog_broker.shards.producer_table import Standing
+from rangelog_broker.shards.producer_table import ProducerTable, Standing
+from rangelog_broker.shards.reply import SubmissionReply
 from rangelog_broker.shards.side_entry import SideFold, encode_snapshot, encode_staged
 from rangelog_broker.shards.staging import StagedBatch, Staging, TransactionKey, run_of
 from rangelog_broker.shards.state import ShardState
 from rangelog_core.batch import BatchHeader, check_batch, encode_batch, restamp
-from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
+from rangelog_core.batch_extension import (
+    Producer,
+    Submission,
+    Tag,
+    encode_extension,
+    encode_producer,
+    encode_submission,
+)
 from rangelog_core.errors import InternalError, NotOwner, OutOfOrder, ProducerFenced, Unavailable
 from rangelog_core.frame import Frame, Opcode, encode_frame
 from rangelog_proto.v1 import data_pb2
@@ -32,8 +40,10 @@ from tests.fuzz.fuzz_targets_data_plane import RaisingLog, Wire, change_frames, 
 HELLO = request(Opcode.HELLO, 1, protocol_version=1, server="rs1", incarnation=9)
 
 
-def producers_batch(producer: Producer, *values: bytes) -> bytes:
-    """A batch of a producer."""
+def producers_batch(origin: Producer | Submission, *values: bytes) -> bytes:
+    """A batch of a producer, or of a submission."""
+    is_submitted = isinstance(origin, Submission)
+    fields = {Tag.SUBMISSION: encode_submission(origin)} if is_submitted else {Tag.PRODUCER: encode_producer(origin)}
     return encode_batch(
         stream_id=0,
         range_index=0,
@@ -41,7 +51,7 @@ def producers_batch(producer: Producer, *values: bytes) -> bytes:
         base_offset=0,
         timestamps_ms=[5] * len(values),
         values=list(values),
-        extension=encode_extension({Tag.PRODUCER: encode_producer(producer)}),
+        extension=encode_extension(fields),
     )
 
 
@@ -68,11 +78,17 @@ class _Shards:
             raise NotOwner("not here")
         return self
 
-    def produce(self, header: BatchHeader, producer: Producer, data: bytes, reply: Any, request_id: int) -> None:
+    def produce(
+        self, header: BatchHeader, origin: Producer | Submission, data: bytes, reply: Any, request_id: int
+    ) -> None:
         """As OwnedShard."""
-        found = self.owner.offer(producer, header.count)
+        if isinstance(origin, Submission):
+            reply = SubmissionReply(reply, self.owner.state.submissions, origin)
+        found = self.owner.offer(origin, header.count)
         if isinstance(found, InFlight):
             self.waiting.append((found.offset, reply, request_id))
+        elif isinstance(found, list):
+            reply.placed(request_id, found)
         elif found.standing is Standing.NEXT:
             placed = restamp(data, stream_id=7, range_index=0, epoch=3, base_offset=found.offset)
             assert check_batch(placed).end_offset == found.end_offset
@@ -172,6 +188,13 @@ def port_seeds() -> list[bytes]:
                 transactional_id="payments", number=1 + number // 2)
         for number in range(4)
     ]  # fmt: skip
+    name = bytes(range(16))
+    submitted = [
+        request(Opcode.PRODUCE, 50 + number, producers_batch(Submission(name, content, runs), b"s", b"s"), topic_id=1)
+        for number, (content, runs) in enumerate(
+            [(1, ((0, 2),)), (1, ((0, 1), (4, 1))), (1, ((4, 1), (6, 1))), (1, ((8, 2),)), (2, ((0, 2),))]
+        )
+    ]
     was_staged = request(Opcode.FIND_BATCH, 40, topic_id=1, producer_id=3, sequence=1, staged=True)
     return [
         HELLO + b"".join([*staged, was_staged, staged[1], sent[0]]),
@@ -180,6 +203,7 @@ def port_seeds() -> list[bytes]:
         HELLO + sent[0] + sent[0] + request(Opcode.PRODUCE, 20, producers_batch(Producer(7, 0, 1), b"x"), topic_id=4),
         request(Opcode.HELLO, 1, protocol_version=1, server="rs1", token="t", client="c" * 300) + sent[0],
         sent[0] + HELLO,
+        HELLO + b"".join([*submitted, sent[0], submitted[0], sent[1]]),
     ]
 
 
@@ -255,7 +279,7 @@ def _joined(records: list[bytes]) -> bytes:
 
 def side_log_seeds() -> list[bytes]:
     """Snapshots of several owners, one of them cut off, and staged batches between them."""
-    state = ShardState.first({9: 4})
+    state = ShardState(ProducerTable({9: 4}))
     owner = ShardOwner(state, 0)
     for sequence in range(7):
         for producer_id in (7, 8):

@@ -152,22 +152,31 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_what_was_answered_is_there_after_kills(own: Cluster, tmp_path: Path) -> None:
-    """Clients that repeat what had no answer: nothing acked is lost, the order of each client's acked records is kept."""
+    """Nothing acked is lost, the order of each client's acked records is kept; what has a name is there once, over a split too.
+
+    Two clients name their requests and repeat each until it is acked, the others go on to their next one.
+    """
     urls = {name: f"{door(own, name)}/v1/topics/default/news" for name in own.brokers}
     eventually(lambda: curl("-X", "PUT", "--json", '{"shards": 4}', urls["broker1"])[0] == 201, "the topic is made", 60)
     stopped = threading.Event()
     acked: dict[str, list[tuple[str, int, int]]] = {f"c{number}": [] for number in range(4)}
+    named = ("c2", "c3")
 
     def send(client: str) -> None:
         number = 0
         while not stopped.is_set():
             value = f"{client}-{number}"
+            name = ("-H", f"Idempotency-Key: {value}") if client in named else ()
             for url in (urls["broker1"], urls["broker2"]):
-                status, answer = curl(f"{url}/records?key={client}", data=value.encode())
+                status, answer = curl(*name, f"{url}/records?key={client}", data=value.encode())
                 if status == 200:
                     acked[client].append((value, answer["shard"], answer["offset"]))
                     break
-            number += 1
+            number += status == 200 or client not in named
+
+    async def split() -> None:
+        async with rangelog.connect(own.connect_string) as client:
+            await client.topics.scale("news", [0, 1, 2, 3], 7, timeout_s=90)
 
     threads = [threading.Thread(target=send, args=(client,)) for client in acked]
     for thread in threads:
@@ -182,6 +191,8 @@ def test_what_was_answered_is_there_after_kills(own: Cluster, tmp_path: Path) ->
 
             eventually(all_sent, "each client has five more acks", 90)
             own.kill(name)
+            if name == "broker2":
+                asyncio.run(split())
             own.start_member(name)
         eventually(all_sent, "each client is acked after the last kill", 90)
     finally:
@@ -198,6 +209,9 @@ def test_what_was_answered_is_there_after_kills(own: Cluster, tmp_path: Path) ->
         assert [found.get((shard, offset)) for _, shard, offset in known] == [value for value, _, _ in known]
         places = [(shard, offset) for _, shard, offset in known]
         assert places == sorted(places), f"the records of {client} are in another order"
+    once = sorted(value for value in found.values() if value.startswith(named))
+    assert len(once) == len(set(once)), "a record is there twice"
+    assert {f"{client}-{number}" for client in named for number in range(len(acked[client]))} <= set(once)
 
 
 def test_the_examples_of_the_page(broker_cluster: Cluster) -> None:

@@ -201,7 +201,7 @@ class ShardSide:
         for offset, data in self.log:
             if offset >= start:
                 header = peek_header(data)
-                state.fold(header._replace(base_offset=offset), extension_of(data, header))
+                state.fold(header._replace(base_offset=offset), extension_of(data, header), 0)
         return fold, state
 
 

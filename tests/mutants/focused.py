@@ -28,6 +28,7 @@ from tests.mutants.restores import RESTORES
 from tests.mutants.rights import RIGHTS
 from tests.mutants.sending import SENDING
 from tests.mutants.spark import SPARK
+from tests.mutants.submissions import SUBMISSIONS
 from tests.mutants.takeovers import TAKEOVERS
 from tests.mutants.tier import TIER
 from tests.mutants.tls import TLS
@@ -56,6 +57,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *FETCHING,
     *SENDING,
     *CONSUMING,
+    *SUBMISSIONS,
     *JOURNALS,
     *REPAIRS,
     *REPLICATION,

@@ -22,7 +22,7 @@ SENDING: tuple[Mutant, ...] = (
     rare("send-out-of-turn", "a request overtakes one that waits for room: records of one key change places", _SEND,
          "        async with found.turn:", "        for _ in (1,):", _SENDS),
     rare("send-by-a-dead-producer", "a topic that was deleted and made again takes no record at this broker", _SEND,
-         "            self._drop(name, found)\n            return await self._hand_over(",
+         "            self._drop(found.name, found)\n            return await self._hand_over(",
          "            return await self._hand_over(", _SENDS),
     rare("send-late-is-refused", "a record that has no ack in time is sent again by its client, and is in the log twice", _SEND,
          "is in the log\", outcome_unknown=True", "is in the log\", outcome_unknown=False", _SENDS),

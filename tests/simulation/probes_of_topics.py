@@ -16,6 +16,7 @@ import rangelog_broker.hosting.host
 import rangelog_broker.serving.connection
 import rangelog_broker.shards.scaling
 import rangelog_broker.shards.shard
+import rangelog_broker.shards.shard_snapshots
 import rangelog_broker.verbs.produce
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.shards.finished import FinishedShards
@@ -23,6 +24,7 @@ from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import Standing
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.side_log import SideLog
+from rangelog_core.batch_extension import Submission
 from rangelog_core.errors import Overloaded
 from tests.simulation import (
     probes_of_groups,
@@ -119,6 +121,9 @@ CORNER_CASES = (
 )
 
 
+JOINED = ("a batch sent again joined the one in flight", "a submission was repeated while it was in flight")
+
+
 def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster, listener: Any) -> None:
     """Count what matters; what brokers log with a stack trace is a defect."""
     note = cluster.note
@@ -128,16 +133,19 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
         rangelog_broker.serving.connection,
         rangelog_broker.shards.scaling,
         rangelog_broker.shards.shard,
+        rangelog_broker.shards.shard_snapshots,
         rangelog_broker.verbs.produce,
     ):
         stack.enter_context(mock.patch.object(module, "_log", listener))
-    stack.enter_context(mock.patch.object(rangelog_broker.shards.shard, "SNAPSHOT_BATCHES", SNAPSHOT_BATCHES))
+    stack.enter_context(mock.patch.object(rangelog_broker.shards.shard_snapshots, "SNAPSHOT_BATCHES", SNAPSHOT_BATCHES))
     _watch_ends(stack)
 
     def offer(self: ShardOwner, inner: Any, *args: Any) -> Any:
         found = inner(self, *args)
         if isinstance(found, InFlight):
-            note("a batch sent again joined the one in flight")
+            note(JOINED[isinstance(args[0], Submission)])
+        elif isinstance(found, list):
+            note("a submission was repeated")
         elif found.standing in ANSWERS:
             note(ANSWERS[found.standing])
         return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,7 @@ from rangelog import AppendRecord, Cut
 from rangelog.errors import RangelogError
 from rangelog_broker.door import Door, DoorContext, DoorSettings
 from rangelog_broker.verbs.caller import Caller
+from rangelog_broker.verbs.send import Outcome
 from rangelog_core.errors import error_from_code
 from rangelog_server_common.rights.guard import RightsGuard
 from tests.simulation.virtual_network import Channel, Network, Service
@@ -50,11 +52,11 @@ class VirtualDoor:
 
     async def send(self, topic: str, *records: tuple[bytes, bytes, int]) -> Any:
         """Given values with keys and times; return for each its place, or its error and whether its outcome is unknown."""
-        given = [AppendRecord(value, key, None, ms) for value, key, ms in records]
-        return [
-            (each.code, each.outcome_unknown) if isinstance(each, RangelogError) else tuple(each)
-            for each in await self._desk.sends.send(self._caller, topic, given)
-        ]
+        return _told(await self._desk.sends.send(self._caller, topic, _given(records)))
+
+    async def send_once(self, topic: str, *records: tuple[bytes, bytes, int], name: str) -> Any:
+        """The same, under a name."""
+        return _told(await self._desk.sends.send_once(self._caller, topic, _given(records), name=name))
 
     async def read(self, topic: str, start: str, *, records_max: int, wait_s: float) -> Any:
         """Return the position as a text, and (shard, offset, value) of each record."""
@@ -97,6 +99,14 @@ class VirtualDoor:
         """See OpenDoor."""
 
 
+def _given(records: Iterable[tuple[bytes, bytes, int]]) -> list[AppendRecord]:
+    return [AppendRecord(value, key, None, ms) for value, key, ms in records]
+
+
+def _told(outcomes: Iterable[Outcome]) -> list[Any]:
+    return [(each.code, each.outcome_unknown) if isinstance(each, RangelogError) else tuple(each) for each in outcomes]
+
+
 @contextlib.contextmanager
 def virtual_doors(network: Network) -> Any:
     """Brokers open this door, whatever their settings name."""
@@ -105,7 +115,7 @@ def virtual_doors(network: Network) -> Any:
         door = VirtualDoor(context)
         process = here()
         service = Service(network, process, f"{process.name}:{PORT}")
-        for method in ("fetch", "send", "read", "join", "dequeue", "commit"):
+        for method in ("fetch", "send", "send_once", "read", "join", "dequeue", "commit"):
 
             async def call(request: bytes, _: Any, method: str = method) -> bytes:
                 return await door.answer(request, method)

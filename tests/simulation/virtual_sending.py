@@ -1,6 +1,7 @@
 """Clients that send to a topic and read it through the doors of whichever brokers (D1, D2).
 
-A sender has one request at a time. What an answer says of a record is kept as an ack is; a record whose error has no unknown
+A sender has one request at a time; some have a name, and go to several brokers, again and again. What an answer says of a
+record is kept as an ack is; a record whose error has no unknown
 outcome must be in no log, so it counts as never sent. Records of one key are in order for as long as no outcome was unknown.
 A reader goes on from the position of its last answer, at any broker.
 """
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from rangelog.errors import RangelogError
+from rangelog_broker.shards.shard import OwnedShard
+from rangelog_broker.shards.submission_window import SubmissionWindow
 from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import Sends
 from tests.simulation.virtual_doors import call_door
@@ -26,12 +29,23 @@ if TYPE_CHECKING:
 KEYS = 12
 CORNER_CASES = (
     "a record was acked through a door",
+    "a record that was sent again under a name had its place",
+    "a submission was repeated",
+    "a submission was repeated while it was in flight",
+    "a shard began with the submissions of another one",
+    "an owner restored submissions",
     "a record of a door has an unknown outcome",
     "a record of a door is in no log",
     "a door's producer had ended, and another one sent",
     "a read through a door waited for a record",
 )
-RARE = ("a record of a door is in no log", "a door's producer had ended, and another one sent")
+RARE = (
+    "a record of a door is in no log",
+    "a door's producer had ended, and another one sent",
+    "a submission was repeated while it was in flight",
+    "a shard began with the submissions of another one",
+    "an owner restored submissions",
+)
 
 
 @dataclass
@@ -50,8 +64,7 @@ class Sent:
 
 async def send_through_doors(topics: Topics, name: str) -> None:
     """Send requests of a few records, each to any broker."""
-    clients, chance = topics.clients, topics.clients.chance
-    note, topic = clients.cluster.note, f"sim/{topics.name}"
+    clients, chance, note = topics.clients, topics.clients.chance, topics.clients.cluster.note
     life, numbers = 0, dict.fromkeys(range(KEYS), 0)
     while not clients.stopping:
         await asyncio.sleep(chance.expovariate(1 / 0.05))
@@ -65,15 +78,10 @@ async def send_through_doors(topics: Topics, name: str) -> None:
             batch.append(one)
         topics.sent += batch
         given = [(one.value, one.key, one.event_ms) for one in batch]
-        broker = chance.choice(list(topics.brokers))
-        outcomes: list[Any]
-        try:
-            outcomes = await call_door(clients.cluster.network, broker, "send", topic, *given, timeout_s=8.0)
-        except RangelogError as error:
-            note(f"send through a door: {type(error).__name__}")
-            outcomes = [(error.code, error.outcome_unknown)] * len(batch)
-        except grpc.RpcError:
-            outcomes = [("UNAVAILABLE", True)] * len(batch)
+        if chance.random() < 0.4:
+            outcomes = await _send_once(topics, f"{name} {life} {len(topics.sent)}", given)
+        else:
+            outcomes = await _send(topics, "send", given)
         unknown = False
         for one, (first, second) in zip(batch, outcomes, strict=True):
             if not isinstance(first, str):
@@ -86,6 +94,48 @@ async def send_through_doors(topics: Topics, name: str) -> None:
                 topics.sent.remove(one)
                 note("a record of a door is in no log")
         life += unknown
+
+
+async def _send(topics: Topics, method: str, given: list[Any], timeout_s: float = 8.0, **options: str) -> list[Any]:
+    """Send one request to any broker; return for each record its place, or its error and whether its outcome is unknown."""
+    clients = topics.clients
+    broker = clients.chance.choice(list(topics.brokers))
+    try:
+        found: list[Any] = await call_door(
+            clients.cluster.network, broker, method, f"sim/{topics.name}", *given, timeout_s=timeout_s, **options
+        )
+        return found
+    except RangelogError as error:
+        clients.cluster.note(f"send through a door: {type(error).__name__}")
+        return [(error.code, error.outcome_unknown)] * len(given)
+    except grpc.RpcError:
+        return [("UNAVAILABLE", True)] * len(given)
+
+
+async def _send_once(topics: Topics, name: str, given: list[Any]) -> list[Any]:
+    """Send one request under a name to several brokers, some of them at the same time, until all is in, or for a while.
+
+    What one answer says to be in, at a place, others may not contradict: a record is there once.
+    """
+    clients, chance, note = topics.clients, topics.clients.chance, topics.clients.cluster.note
+    known: list[Any] = [("", False)] * len(given)
+    for _ in range(chance.choice([1, 3, 6])):
+        tries = [_send(topics, "send_once", given, 2.0, name=name) for _ in range(chance.choice([1, 1, 2]))]
+        for outcomes in await asyncio.gather(*tries):
+            for at, (first, second) in enumerate(outcomes):
+                earlier, unknown = known[at]
+                if isinstance(earlier, str):
+                    known[at] = (first, second or unknown) if isinstance(first, str) else (first, second)
+                elif not isinstance(first, str):
+                    note("a record that was sent again under a name had its place")
+                    if (first, second) != known[at]:
+                        clients.cluster.fail(
+                            f"{given[at][0]!r} is at {known[at]}, and under its name at {(first, second)}"
+                        )
+        if not any(isinstance(first, str) for first, _ in known) and chance.random() < 0.5:
+            break
+        await asyncio.sleep(chance.expovariate(1 / 0.1))
+    return known
 
 
 @dataclass
@@ -127,5 +177,17 @@ def watch_sends(watch: Any, cluster: VirtualCluster) -> None:
             cluster.note("a door's producer had ended, and another one sent")
         inner(self, name, found)
 
+    def inherit(self: SubmissionWindow, inner: Any, other: SubmissionWindow) -> None:
+        if len(other):
+            cluster.note("a shard began with the submissions of another one")
+        inner(self, other)
+
+    async def restore(self: OwnedShard, inner: Any, first: Any) -> None:
+        await inner(self, first)
+        if len(self.state.submissions):
+            cluster.note("an owner restored submissions")
+
+    watch(SubmissionWindow, "inherit", inherit)
+    watch(OwnedShard, "_restore", restore)
     watch(Reads, "_comes", comes)
     watch(Sends, "_drop", drop)

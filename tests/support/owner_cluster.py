@@ -7,7 +7,7 @@ import asyncio
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +18,16 @@ from rangelog.errors import RangelogError, StorageFull, Unavailable
 from rangelog.testing.connections import FakeConnection
 from rangelog.testing.range_server import FakeRangeServer
 from rangelog.testing.session import FakeSession
+from rangelog_broker.shards.submission_window import PlacedRun
 from rangelog_core.batch import encode_batch, peek_header
-from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
+from rangelog_core.batch_extension import (
+    Producer,
+    Submission,
+    Tag,
+    encode_extension,
+    encode_producer,
+    encode_submission,
+)
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.ids import ReplicaId, shard_stream_name
 from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
@@ -340,10 +348,11 @@ def made_batch(producer: Producer, *values: bytes, timestamp_ms: int = 5) -> byt
 
 
 class Replies:
-    """What producers were answered, by request. See shards.shard.Reply."""
+    """What producers were answered, by request. See shards.reply.Reply."""
 
     def __init__(self) -> None:
         self.acks: dict[int, int] = {}
+        self.places: dict[int, list[PlacedRun]] = {}
         self.errors: dict[int, RangelogError] = {}
         self._requests = 0
 
@@ -351,6 +360,11 @@ class Replies:
         """See Reply."""
         assert request_id not in self.acks and request_id not in self.errors, "a request has one answer"
         self.acks[request_id] = offset
+
+    def placed(self, request_id: int, runs: Sequence[PlacedRun]) -> None:
+        """See Reply."""
+        self.places[request_id] = list(runs)
+        self.acked(request_id, -1)
 
     def refused(self, request_id: int, error: RangelogError) -> None:
         """See Reply."""
@@ -363,6 +377,18 @@ class Replies:
         self._requests += 1
         shard.produce(peek_header(data), producer, data, self, self._requests)
         return self._requests
+
+    async def submit(self, shard: Any, submission: Submission) -> list[PlacedRun]:
+        """Send a batch of a submission and return where its records are."""
+        numbers = [each for first, count in submission.runs for each in range(first, first + count)]
+        fields = encode_extension({Tag.SUBMISSION: encode_submission(submission)})
+        data = encode_batch(stream_id=0, range_index=0, epoch=0, base_offset=0, timestamps_ms=[5] * len(numbers),
+                            values=[b"%d" % each for each in numbers], extension=fields)  # fmt: skip
+        self._requests += 1
+        request = self._requests
+        shard.produce(peek_header(data), submission, data, self, request)
+        await self.answer(request)
+        return self.places[request]
 
     async def answer(self, request: int) -> int:
         """Wait for an answer; return the offset or raise the error."""

@@ -62,6 +62,13 @@ BOUNDS = (
     ),
     Bound("topics.md", "3,000 current shards", 3_000, f"{_LIMITS}TOPIC_SHARDS_MAX", f"{_PD}test_shards_of_a_topic"),
     Bound("topics.md", "1,000 in one creation", 1_000, f"{_LIMITS}COMMAND_SHARDS_MAX", f"{_PD}test_shards_of_a_topic"),
+    Bound(
+        "topics.md",
+        "250,000 of them",
+        250_000,
+        "rangelog_broker.shards.submission_window:RUNS_MAX",
+        f"{_BROKER}test_submissions_of_a_shard",
+    ),
     Bound("topics.md", "1,000 namespaces", 1_000, f"{_LIMITS}NAMESPACES_MAX", f"{_PD}test_namespaces"),
     Bound("topics.md", "50 tags", 50, f"{_LIMITS}TAGS_MAX", f"{_PD}test_tags_of_a_topic"),
     Bound("topics.md", "2 KiB together", 2 * KIB, f"{_LIMITS}TAGS_BYTES_MAX", f"{_PD}test_tags_of_a_topic"),

@@ -27,7 +27,7 @@ ATTRIBUTES_LEFT = {
     "broker/rangelog_broker/groups/group_owner.py::GroupOwner": 17,
     "broker/rangelog_broker/hosting/owned.py::OwnedShards": 19,
     "broker/rangelog_broker/journal/journal.py::Journal": 21,
-    "broker/rangelog_broker/shards/shard.py::OwnedShard": 22,
+    "broker/rangelog_broker/shards/shard.py::OwnedShard": 20,
     "broker/rangelog_broker/shards/transactional.py::ShardTransactions": 20,
     "client/rangelog/_append/runner.py::AppenderRunner": 24,
     "client/rangelog/_consume/group.py::GroupMember": 24,

@@ -19,7 +19,6 @@ from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.transactional import Verify
 from rangelog_core.batch_extension import Producer
 from rangelog_core.net.pd_client import PdClient
-from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import broker_pb2, topic_pb2
 
 LOAD_INTERVAL_S = 1.0
@@ -71,7 +70,7 @@ class OwnedShards:
             return None
         shard = await OwnedShard.open(self._client, self._topics, self.finished, row)
         self._open[key] = shard
-        shard.may_expire = lambda: self.broker_version() >= LEVEL_BROKERS
+        shard.broker_version = lambda: self.broker_version()
         shard.transactions.verify = self.verify
         shard.transactions.on_staged = partial(self.on_staged, shard)
         if shard.transactions.staged():

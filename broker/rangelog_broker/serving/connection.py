@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -19,6 +19,7 @@ from rangelog.errors import (
     RangelogError,
     WrongServer,
 )
+from rangelog_broker.shards.submission_window import PlacedRun
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import ProduceCounts
 from rangelog_broker.verbs.produce import Batches, Shards
@@ -192,9 +193,18 @@ class ProducerConnection(FrameConnection):
 
     def acked(self, request_id: int, offset: int) -> None:
         """See Reply."""
+        self._produced(request_id, data_pb2.ProduceReply(offset=offset))
+
+    def placed(self, request_id: int, runs: Sequence[PlacedRun]) -> None:
+        """See Reply."""
+        reply = data_pb2.ProduceReply()
+        for first, count, shard_id, offset in runs:
+            reply.runs.add(first=first, count=count, shard_id=shard_id, offset=offset)
+        self._produced(request_id, reply)
+
+    def _produced(self, request_id: int, reply: data_pb2.ProduceReply) -> None:
         self._answered(request_id)
         self._port.counts.acked_batches += 1
-        reply = data_pb2.ProduceReply(offset=offset)
         if self._meter.charged:
             reply.throttle_ms = self._meter.answered_ms(request_id)
         self.send(Opcode.PRODUCE_REPLY, request_id, reply.SerializeToString())

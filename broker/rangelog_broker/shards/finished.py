@@ -1,4 +1,4 @@
-"""The states of shards that have ended: asked for by producers in doubt, and by the shards that follow for their floors.
+"""The states of shards that have ended: asked for by producers in doubt, and by shards that follow, which begin with them.
 
 What holds: the state is that of all batches up to the end that the placement driver committed, so what it does not hold is not
 in the shard and never will be. Any broker can make it, from the shard's last snapshot and its log; a bounded number is kept.
@@ -82,15 +82,9 @@ class FinishedShards:
             making.add_done_callback(lambda _: self._making.pop(key, None))
         return await asyncio.shield(making)
 
-    async def floors(self, shard: topic_pb2.Shard) -> dict[int, int]:
-        """Return what a shard's table starts with: the highest epoch of each producer of all its predecessors."""
-        floors: dict[int, int] = {}
-        for predecessor in shard.predecessors:
-            table = await self.table((shard.topic_id, predecessor))
-            for producer_id, epoch in table.epochs().items():
-                if epoch > floors.get(producer_id, -1):
-                    floors[producer_id] = epoch
-        return floors
+    async def first_state(self, shard: topic_pb2.Shard) -> ShardState:
+        """Return what a shard's state is before its first batch, by the final states of its predecessors. Raises as `state`."""
+        return ShardState.first([await self.state((shard.topic_id, each)) for each in shard.predecessors])
 
     async def staging(self, key: ShardKey) -> Staging:
         """Return what was staged at a shard that has ended. Raises Unavailable, ShardNotFound, Corruption."""
@@ -187,10 +181,9 @@ class FinishedShards:
                 if snapshot is not None:
                     state, start = ShardState.restore(snapshot.pieces), snapshot.offset
                 else:
-                    state, start = ShardState.first(await self.floors(shard)), 0
+                    state, start = await self.first_state(shard), 0
                 cut = restored_offset_of(shard)
-                name, end = shard_stream_name(*key), shard.end_offset
-                await fold_log(self._client, state, name, shard.stream_id, start, end, cut)
+                await fold_log(self._client, state, key, shard.stream_id, start, shard.end_offset, cut)
             except OffsetTrimmed:  # below a snapshot that was written meanwhile
                 self._sides.pop(key, None)
                 continue

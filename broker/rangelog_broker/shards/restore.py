@@ -11,6 +11,7 @@ from typing import Protocol
 
 from rangelog import Client, Writer
 from rangelog_broker.shards.state import ShardState
+from rangelog_core.ids import shard_stream_name
 from rangelog_proto.v1 import topic_pb2
 
 
@@ -24,7 +25,7 @@ class ShardRows(Protocol):
 async def fold_log(
     client: Client,
     state: ShardState,
-    name: str,
+    key: tuple[int, int],
     stream_id: int,
     start: int,
     end: int,
@@ -33,9 +34,11 @@ async def fold_log(
 ) -> None:
     """Add the batches of [start, end) of a shard's stream to the state of all before `start`.
 
-    `restored_offset`: where the shard was cut by a restore. `taken_by`: the writer that has taken the stream over.
+    `key`: topic id and shard id. `restored_offset`: where the shard was cut by a restore. `taken_by`: the writer that has taken
+    the stream over.
     Raises OffsetTrimmed (there is a later snapshot by now), Corruption, Unavailable, StreamNotFound.
     """
+    name = shard_stream_name(*key)
     before_cut = restored_offset is not None and start < restored_offset
     if before_cut and not start:
         start = (await client.metadata.describe_stream(name)).trim_offset
@@ -46,7 +49,7 @@ async def fold_log(
                 if before_cut and restored_offset is not None and header.base_offset >= restored_offset:
                     before_cut = False
                     state.forget_transactions()
-                state.fold(header, fields)
+                state.fold(header, fields, key[1])
     if before_cut:
         state.forget_transactions()
 

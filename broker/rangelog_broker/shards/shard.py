@@ -15,7 +15,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from rangelog import Ack, Client, Writer
 from rangelog.errors import (
@@ -29,31 +28,39 @@ from rangelog.errors import (
     RangelogError,
     RequestTimeout,
     StorageFull,
+    UnsupportedVersion,
 )
 from rangelog_broker.shards.finished import FinishedShards
 from rangelog_broker.shards.owner import InFlight, ShardOwner
-from rangelog_broker.shards.producer_table import Standing
+from rangelog_broker.shards.producer_table import Found, Standing
+from rangelog_broker.shards.reply import Reply, SubmissionReply
 from rangelog_broker.shards.restore import fold_log, restored_offset_of
 from rangelog_broker.shards.settling import settle
+from rangelog_broker.shards.shard_snapshots import ShardSnapshots
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.shards.state import ShardState
 from rangelog_broker.shards.tail import FetchMemory, Tail
 from rangelog_broker.shards.transactional import STAGED_BYTES_MAX, ShardTransactions
 from rangelog_core.batch import BatchHeader, peek_header, with_extension
-from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged, is_dated
+from rangelog_core.batch_extension import (
+    MergedFrom,
+    Producer,
+    Submission,
+    Tag,
+    encode_extension,
+    encode_merged,
+    is_dated,
+)
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.versions import LEVEL_SUBMISSIONS
 from rangelog_proto.v1 import topic_pb2
 
 OPEN_TIMEOUT_S = 30.0
 INFLIGHT_BYTES_MAX = 16 * MIB
 """Of one shard; beyond it batches are refused until others are acked."""
-SNAPSHOT_BYTES = 32 * MIB
-SNAPSHOT_BATCHES = 10_000
-"""After so much of either a snapshot is taken: what the next owner reads is bounded by twice that."""
-
 PROVE_EVERY_S = 1.0
 """An owner that misses batches asks so often at most whether there is a later one."""
 
@@ -62,16 +69,6 @@ _log = logging.getLogger("rangelog.broker")
 
 _InFlight = tuple[int, int, int, tuple[BatchHeader, bytes] | None]
 """A batch: its offset, end, size in bytes, and what a tail will keep of it."""
-
-
-class Reply(Protocol):
-    """Who waits for the outcome of a batch."""
-
-    def acked(self, request_id: int, offset: int) -> None:
-        """The batch is acked at this offset."""
-
-    def refused(self, request_id: int, error: RangelogError) -> None:
-        """The batch has no outcome, or was refused."""
 
 
 class Load:
@@ -101,10 +98,9 @@ class OwnedShard:
         self._in_flight_bytes = 0
         self._order: deque[_InFlight] = deque()
         self._waiting: dict[int, list[tuple[Reply, int]]] = {}  # by offset
-        self._since_bytes = self._since_batches = 0  # the last snapshot
-        self._snapshot_task: asyncio.Task[None] | None = None
-        self.may_expire: Callable[[], bool] = lambda: False
-        """Whether producers expire: once every broker that may open the shard can read a table from which some are gone."""
+        self._snapshots = ShardSnapshots(self._name, self._side)
+        self.broker_version: Callable[[], int] = lambda: 0
+        """What every broker that may open the shard can read."""
         self._latest_date = _latest_date()
         self._proof: asyncio.Task[None] | None = None
         self._prove_again_s = 0.0
@@ -141,10 +137,10 @@ class OwnedShard:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(writer.open())
                     group.create_task(shard._side.open())
-                    floors = group.create_task(finished.floors(row)) if row.predecessors else None
+                    first = group.create_task(finished.first_state(row))
                 if shard._side.is_open:
                     await shard._prove()  # a later owner may have opened it before: then this one stages nothing
-                await shard._restore(floors.result() if floors is not None else {})
+                await shard._restore(first.result())
                 await shard._finish_run(finished)
         except BaseException as error:
             await shard._abandon()
@@ -155,16 +151,17 @@ class OwnedShard:
             raise
         return shard
 
-    async def _restore(self, floors: dict[int, int]) -> None:
+    async def _restore(self, first: ShardState) -> None:
         end = self._writer.next_offset
         snapshot = self._side.snapshot
         if snapshot is not None:
             state, start = ShardState.restore(snapshot.pieces), snapshot.offset
         else:
-            state, start = ShardState.first(floors), 0
+            state, start = first, 0
         cut = restored_offset_of(self.row)
-        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut, self._writer)
-        self._owner = ShardOwner(state, end)
+        await fold_log(self._client, state, self.key, self._writer.stream_id, start, end, cut, self._writer)
+        self._owner = ShardOwner(state, end, self.key[1])
+        self._snapshots.begin(self._owner, self.epoch)
         self.transactions = ShardTransactions(
             self._name,
             self.key[1],
@@ -296,9 +293,9 @@ class OwnedShard:
             task.exception()  # deposed: the shard has ended; unknown: the next one that is missed asks again
 
     async def _abandon(self) -> None:
-        for task in (self._snapshot_task, self._proof):
-            if task is not None:
-                task.cancel()
+        if self._proof is not None:
+            self._proof.cancel()
+        self._snapshots.close()
         await self._writer.close(flush=False)
         await self._side.close()
 
@@ -318,51 +315,69 @@ class OwnedShard:
 
     # ---- batches
 
-    def produce(self, header: BatchHeader, producer: Producer, data: bytes, reply: Reply, request_id: int) -> None:
+    def produce(
+        self, header: BatchHeader, origin: Producer | Submission, data: bytes, reply: Reply, request_id: int
+    ) -> None:
         """Take a checked batch; `reply` gets its outcome.
 
         Raises:
             NotOwner: The shard is closed.
-            Overloaded: Too much is in flight.
+            Overloaded: Too much is in flight, or was submitted.
             OutOfOrder: Batches of the producer before it are missing.
             ProducerFenced: A later instance of the producer was here, or the producer was silent for too long.
             OutcomeUnknown: It was acked before, too long ago to say where.
+            PreconditionFailed: Other records were submitted under the name.
             StorageFull: It is new, and the range servers have no room.
             InvalidArgument: The producer's epoch is a date that is more than a year ahead.
+            UnsupportedVersion: A broker is of a version that knows no submissions.
         """
         if self._closing or self.closed is not None:
             raise NotOwner(f"shard {self._name} is not owned here any more")
         size_bytes = len(data)
         if self._in_flight_bytes + size_bytes > INFLIGHT_BYTES_MAX:
             raise Overloaded(f"shard {self._name} has {self._in_flight_bytes} bytes in flight")
-        if producer.epoch > self._latest_date and is_dated(producer.producer_id, producer.epoch):
+        if isinstance(origin, Submission):
+            self._check_submission()
+            reply = SubmissionReply(reply, self._owner.state.submissions, origin)
+        elif origin.epoch > self._latest_date and is_dated(origin.producer_id, origin.epoch):
             raise InvalidArgument(
                 "the producer began more than a year from now: set its machine's clock, or the broker's"
             )
         try:
             self._writer.check_room()
         except StorageFull:
-            if self._owner.is_new(producer):
+            if self._owner.is_new(origin):
                 raise
-        found = self._owner.offer(producer, header.count)
+        found = self._owner.offer(origin, header.count)
         if isinstance(found, InFlight):
             self._waiting[found.offset].append((reply, request_id))
-            return
-        if found.standing is Standing.NEXT:
+        elif isinstance(found, list):
+            reply.placed(request_id, found)
+        elif found.standing is Standing.NEXT:
             self._append(found.offset, found.end_offset, header, data, reply, request_id)
             self.load.events += header.count
             self.load.bytes += size_bytes
         elif found.standing is Standing.HELD:
             reply.acked(request_id, found.offset)
-        elif found.standing is Standing.GAP:
+        else:
+            self._refuse(found)
+
+    def _check_submission(self) -> None:
+        """Raise UnsupportedVersion while a broker that knows no submissions may open the shard; forget what is over."""
+        if self.broker_version() < LEVEL_SUBMISSIONS:
+            raise UnsupportedVersion("a broker of an earlier version takes no submissions: upgrade all brokers")
+        self._owner.state.submissions.forget(time.time_ns() // 1_000_000, self._owner.confirm_offset)
+
+    def _refuse(self, found: Found) -> None:
+        """Raise the error of a batch that is not taken."""
+        if found.standing is Standing.GAP:
             self._missed()
             raise OutOfOrder("batches of the producer before this one are missing")
-        elif found.standing is Standing.FENCED:
+        if found.standing is Standing.FENCED:
             raise ProducerFenced(
                 f"epoch {found.epoch} of the producer was here, or it was silent for long", epoch=found.epoch
             )
-        else:
-            raise OutcomeUnknown("the batch is there; it was acked too long ago to say where")
+        raise OutcomeUnknown("the batch is there; it was acked too long ago to say where")
 
     def _refuse_waiting(self, error: StorageFull) -> None:
         """Nothing in flight is acked until there is room: say so. Who sends it again waits for its ack."""
@@ -429,48 +444,30 @@ class OwnedShard:
             _log.exception("shard %s cannot go on", self._name)
             self._end(NotOwner(f"shard {self._name} cannot go on: {defect.message}"))
             return
-        order, waiting, tail = self._order, self._waiting, self._tail
+        order, waiting, tail, due = self._order, self._waiting, self._tail, False
         while order and order[0][1] <= confirm_offset:
             offset, end_offset, size_bytes, kept = order.popleft()
             self._in_flight_bytes -= size_bytes
-            self._since_bytes += size_bytes
-            self._since_batches += 1
+            due = self._snapshots.count(size_bytes)
             for reply, request_id in waiting.pop(offset):
                 reply.acked(request_id, offset)
             if tail is not None:
                 tail.acked(offset, end_offset, kept)
         if tail is not None:
             tail.on_acked()
-        if self._since_bytes >= SNAPSHOT_BYTES or self._since_batches >= SNAPSHOT_BATCHES:
+        if due:
             self._start_snapshot()
 
     # ---- snapshots
 
     def _start_snapshot(self) -> None:
-        if self._snapshot_task is None and self._owner.state.can_be_captured:
-            self._since_bytes = self._since_batches = 0
-            self._snapshot_task = asyncio.create_task(self._take_snapshot())
-            self._snapshot_task.add_done_callback(self._snapshot_ended)
-
-    async def _take_snapshot(self) -> None:
-        """Write the table as it is now. A failure costs the next owner time, and nothing else."""
         self._latest_date = _latest_date()
-        if self.may_expire():
-            self._owner.table.expire_idle(time.time_ns() // 1_000_000, self._owner.confirm_offset)
-        try:
-            await self._side.write_snapshot(self.epoch, self._owner.confirm_offset, self._owner.state)
-        except RangelogError as error:
-            _log.info("no snapshot of shard %s: %s", self._name, error)
-
-    def _snapshot_ended(self, task: asyncio.Task[None]) -> None:
-        self._snapshot_task = None
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("a snapshot of shard %s failed", self._name, exc_info=task.exception())
+        self._snapshots.start(self.broker_version())
 
     @property
     def covered_offset(self) -> int:
         """All batches below it are in a snapshot that is acked."""
-        return self._side.snapshot.offset if self._side.snapshot is not None else 0
+        return self._snapshots.covered_offset
 
     def cover(self, offset: int) -> None:
         """Make a snapshot reach an acked offset: one is started unless one is under way."""
@@ -479,10 +476,9 @@ class OwnedShard:
 
     async def settle_snapshot(self) -> None:
         """Take a snapshot now and wait for it: a shard that is about to end leaves little to read."""
-        if self._owner.confirm_offset and self._snapshot_task is None and self.closed is None:
+        if self._owner.confirm_offset and self.closed is None:
             self._start_snapshot()
-        if self._snapshot_task is not None:
-            await asyncio.wait([self._snapshot_task])
+        await self._snapshots.settled()
 
 
 def _latest_date() -> int:

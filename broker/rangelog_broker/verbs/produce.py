@@ -17,14 +17,17 @@ from rangelog.errors import (
     InvalidArgument,
     ProtocolViolation,
     RangelogError,
+    RoleForbids,
     UnsupportedVersion,
 )
-from rangelog_broker.shards.shard import OwnedShard, Reply
+from rangelog_broker.shards.reply import Reply
+from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import ProduceCounts
 from rangelog_core.batch import BatchHeader, check_batch_fields, check_record_headers, open_columns
-from rangelog_core.batch_extension import Producer, Tag, decode_producer
+from rangelog_core.batch_extension import MergedFrom, Producer, Submission, origin_of
 from rangelog_core.ids import check_name
+from rangelog_core.net.principals import Role
 from rangelog_core.rights import Verb
 from rangelog_proto.v1.rights_pb2 import RESOURCE_KIND_TOPIC, RESOURCE_KIND_TRANSACTION
 
@@ -35,8 +38,8 @@ _APPEND = int(Verb.APPEND)
 _TOPIC, _TRANSACTION = int(RESOURCE_KIND_TOPIC), int(RESOURCE_KIND_TRANSACTION)
 _log = logging.getLogger("rangelog.broker")
 
-Check = Callable[[bytes], tuple[BatchHeader, Producer]]
-"""Returns the header of an encoded batch, and its producer. Raises InvalidArgument for what no reader could decode."""
+Check = Callable[[bytes], tuple[BatchHeader, Producer | Submission]]
+"""Returns the header of an encoded batch, and whose it is. Raises InvalidArgument for what no reader could decode."""
 
 
 class Shards(Protocol):
@@ -61,20 +64,30 @@ class Shards(Protocol):
         """Return 0 for a batch that was staged at an ended shard, or None. Raises as `find_batch`."""
 
 
-def check_native(payload: bytes) -> tuple[BatchHeader, Producer]:
+def check_native(payload: bytes) -> tuple[BatchHeader, Producer | Submission]:
     """See Check: for batches in the encoding of the log, whose columns are opened.
 
-    Nothing but the producer may be in the header's extension: the log would keep it, and later owners read more into it.
+    Nothing but the producer, or the submission, may be in the header's extension: the log would keep it, and later owners
+    read more into it.
     """
     try:
         header, fields = check_batch_fields(payload)
         columns = open_columns(header, payload, fields)  # what no reader can decode would stop all readers of the shard
         check_record_headers(columns, 0, header.count)
+        origin = origin_of(fields, header.count)
     except (ProtocolViolation, Corruption, UnsupportedVersion) as error:
         raise InvalidArgument(f"not a batch: {error.message}") from error
-    if fields.keys() != {Tag.PRODUCER} or not header.count:
-        raise InvalidArgument("a batch for a shard has records, and names its producer and nothing else")
-    return header, decode_producer(fields[Tag.PRODUCER])
+    if len(fields) != 1 or not header.count or origin is None or isinstance(origin, MergedFrom):
+        raise InvalidArgument(
+            "a batch for a shard has records, and names its producer or its submission and nothing else"
+        )
+    return header, origin
+
+
+def _require_broker(caller: Caller) -> None:
+    """Raise RoleForbids for another caller than a broker: digests of names are made there, from who gave the name."""
+    if caller.principal is not None and caller.principal.role is not Role.BROKER:
+        raise RoleForbids(f"{caller.principal} may not submit records by a digest: its broker does")
 
 
 class Batches:
@@ -160,23 +173,25 @@ class _Produce:
         changing = batches.shards.changing(topic_id, self._shard_id)
         if changing is not None:
             caller.charge(self._request_id, resource, len(self.payload))
-            batches.spawn(self._run_later(changing))
+            batches.spawn(self._run_later(caller, changing))
             return
         shard = batches.shards.owned(topic_id, self._shard_id)
-        header, producer = batches.check(self.payload)
+        header, origin = batches.check(self.payload)
         caller.charge(self._request_id, resource, len(self.payload))
-        self._take(shard, header, producer)
+        self._take(caller, shard, header, origin)
 
-    def _take(self, shard: OwnedShard, header: BatchHeader, producer: Producer) -> None:
+    def _take(self, caller: Caller, shard: OwnedShard, header: BatchHeader, origin: Producer | Submission) -> None:
+        if isinstance(origin, Submission):
+            _require_broker(caller)
         self._batches.counts.received_records += header.count
-        shard.produce(header, producer, self.payload, self._reply, self._request_id)
+        shard.produce(header, origin, self.payload, self._reply, self._request_id)
 
-    async def _run_later(self, changing: asyncio.Future[None]) -> None:
+    async def _run_later(self, caller: Caller, changing: asyncio.Future[None]) -> None:
         """Take the batch once its shard is open, or refuse it once the shard has ended: its producer need not try and try."""
         await asyncio.wait([changing], timeout=CHANGING_S_MAX)
         try:
             shard = self._batches.shards.owned(self._topic_id, self._shard_id)
-            self._take(shard, *self._batches.check(self.payload))
+            self._take(caller, shard, *self._batches.check(self.payload))
         except Exception as error:
             self.failed(error)
 
@@ -204,6 +219,8 @@ class _Stage(_Produce):
         batches = self._batches
         shard = batches.shards.owned(self._topic_id, self._shard_id)
         header, producer = batches.check(self.payload)
+        if isinstance(producer, Submission):
+            raise InvalidArgument("a batch for a transaction names its producer")
         batches.counts.received_records += header.count
         caller.charge(self._request_id, resource, len(self.payload))
         shard.transactions.stage(

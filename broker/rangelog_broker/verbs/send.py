@@ -3,6 +3,8 @@
 What holds:
 - A record is answered with its place once it is acked, or with an error; one whose error has no `outcome_unknown` is in no log.
 - Records of one key are in the log in the order in which they were sent here, over requests of all clients.
+- Records that a caller sends under a name are in the log once, however often it sends them there within ten minutes, by any
+  broker. They are in no order with other records that are on their way.
 - All requests to a topic share one producer, so that those of one turn of the loop share a flush. Bytes that
   wait and topics with a producer are bounded.
 """
@@ -12,12 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any
 
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
-from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout
+from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import SendCounts, size_of
+from rangelog_core.batch_extension import DIGEST_BYTES
 from rangelog_core.limits import MIB
 from rangelog_core.quotas import Measure
 from rangelog_core.rights import Verb
@@ -35,10 +39,14 @@ PRODUCERS_MAX = 1_000
 INFLIGHT_BYTES_MAX = 16 * MIB
 """Of one topic."""
 CLOSE_TIMEOUT_S = 2.0
+SUBMITTED_BYTES_MAX = 64 * MIB
+"""Under names, to all topics."""
+NAME_BYTES_MAX = 255
 IDLE_S = 60.0
 """A producer that has sent nothing for so long is closed."""
 SWEEP_S = 10.0
 
+_ABSENT = b"\xff" * 8
 _TOPIC = int(RESOURCE_KIND_TOPIC)
 Outcome = ProducerAck | RangelogError
 """Of one record."""
@@ -55,6 +63,7 @@ class Sends:
         self._topics: dict[str, _Topic] = {}  # the one that has been idle for longest first
         self._sweeping: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._submitted_bytes = 0
 
     async def send(
         self, caller: Caller, topic: str, records: Sequence[AppendRecord], *, shard: int | None = None
@@ -83,9 +92,7 @@ class Sends:
         futures = await self._submit(caller, topic, records, shard)
         deadline = asyncio.get_running_loop().time() + SEND_TIMEOUT_S
         outcomes = [each if isinstance(each, RangelogError) else await _outcome(each, deadline) for each in futures]
-        refused = sum(isinstance(each, RangelogError) for each in outcomes)
-        self.counts.refused_records += refused
-        self.counts.acked_records += len(outcomes) - refused
+        self._count(outcomes)
         return outcomes
 
     async def send_unacked(
@@ -100,6 +107,46 @@ class Sends:
                 raise each
             each.add_done_callback(_forget)
         self.counts.unacked_records += len(records)
+
+    async def send_once(
+        self, caller: Caller, topic: str, records: Sequence[AppendRecord], *, name: str
+    ) -> list[Outcome]:
+        """Send records under a name, as `send`: what was sent under it within ten minutes is not sent again.
+
+        Args:
+            caller: The name is its own: that of another caller is another name.
+            topic: As of `send`.
+            records: The same ones each time. Those without a key go to one shard.
+            name: 1 to NAME_BYTES_MAX bytes of UTF-8.
+
+        Returns:
+            As `send`. PreconditionFailed: other records were sent under the name.
+
+        Raises:
+            UnsupportedVersion: A broker is of a version that takes no names. Others as `send`.
+
+        Example:
+            ```python
+            await sends.send_once(caller, "shop/orders", [AppendRecord(b"first")], name="7f1c")
+            await sends.send_once(caller, "shop/orders", [AppendRecord(b"first")], name="7f1c")  # has the same place
+            ```
+        """
+        if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX:
+            raise InvalidArgument(f"a name of a request has 1 to {NAME_BYTES_MAX} bytes")
+        found, size_bytes = await self._admit(caller, topic, records)
+        if self._submitted_bytes + size_bytes > SUBMITTED_BYTES_MAX:
+            raise Overloaded(f"{self._submitted_bytes} bytes are on their way under names: try again")
+        self._submitted_bytes += size_bytes
+        try:
+            digest, content = digest_of(str(caller.principal or ""), name), content_of(records)
+            outcomes = await found.submit(records, digest, content)
+            if all(isinstance(each, TopicNotFound) and not each.outcome_unknown for each in outcomes):
+                self._drop(found.name, found)  # it may have been made again
+                outcomes = await (await self._topic(found.name)).submit(records, digest, content)
+        finally:
+            self._submitted_bytes -= size_bytes
+        self._count(outcomes)
+        return outcomes
 
     async def close(self) -> None:
         """Give what was sent a moment to be acked, and close the producers. Idempotent."""
@@ -117,10 +164,13 @@ class Sends:
 
     # ---- inside
 
-    async def _submit(
-        self, caller: Caller, topic: str, records: Sequence[AppendRecord], shard: int | None
-    ) -> list[asyncio.Future[ProducerAck] | RangelogError]:
-        """Hand records to the topic's producer; return what will be their outcomes."""
+    def _count(self, outcomes: Sequence[Outcome]) -> None:
+        refused = sum(isinstance(each, RangelogError) for each in outcomes)
+        self.counts.refused_records += refused
+        self.counts.acked_records += len(outcomes) - refused
+
+    async def _admit(self, caller: Caller, topic: str, records: Sequence[AppendRecord]) -> tuple[_Topic, int]:
+        """Return the topic, and the bytes of the records, once the caller may send them."""
         name = str(parse_topic_name(topic))
         size_bytes = sum(map(size_of, records))
         if not 1 <= len(records) <= RECORDS_MAX or size_bytes > BYTES_MAX:
@@ -131,14 +181,20 @@ class Sends:
         who = client_of(caller.principal)
         if who is not None:
             await self._quotas.hold(who, Measure.APPEND, size_bytes, SEND_TIMEOUT_S, name)
-        found = await self._topic(name)
+        return await self._topic(name), size_bytes
+
+    async def _submit(
+        self, caller: Caller, topic: str, records: Sequence[AppendRecord], shard: int | None
+    ) -> list[asyncio.Future[ProducerAck] | RangelogError]:
+        """Hand records to the topic's producer; return what will be their outcomes."""
+        found, _ = await self._admit(caller, topic, records)
         try:
             return await self._hand_over(found, records, shard)
         except RangelogError as error:
             if error.retriable:  # the producer goes on, and another one would overtake its records
                 raise
-            self._drop(name, found)
-            return await self._hand_over(await self._topic(name), records, shard)
+            self._drop(found.name, found)
+            return await self._hand_over(await self._topic(found.name), records, shard)
 
     async def _hand_over(
         self, found: _Topic, records: Sequence[AppendRecord], shard: int | None
@@ -162,9 +218,7 @@ class Sends:
                 raise Overloaded(
                     f"records are sent to {PRODUCERS_MAX} topics at once, the limit of a broker: try again"
                 )
-            found = _Topic(self._client.producer(
-                name, append_timeout_s=SEND_TIMEOUT_S, open_timeout_s=OPEN_TIMEOUT_S, inflight_bytes_max=INFLIGHT_BYTES_MAX
-            ))  # fmt: skip
+            found = _Topic(name, self._client)
             self._sweep_later()
         self._topics[name] = found
         found.used_s = asyncio.get_running_loop().time()
@@ -201,16 +255,57 @@ class Sends:
 class _Topic:
     """A topic that records are sent to."""
 
-    def __init__(self, producer: TopicProducer) -> None:
-        self.producer = producer
+    def __init__(self, name: str, client: Client) -> None:
+        self.name = name
+        self.producer: TopicProducer = client.producer(
+            name, append_timeout_s=SEND_TIMEOUT_S, open_timeout_s=OPEN_TIMEOUT_S, inflight_bytes_max=INFLIGHT_BYTES_MAX
+        )
+        self.submitter = client.submitter(name)
+        self._submitter_open: asyncio.Task[None] | None = None
         self.turn = asyncio.Lock()
         self.used_s = 0.0
-        self.opening = asyncio.create_task(producer.open())
+        self.opening = asyncio.create_task(self.producer.open())
         self.opening.add_done_callback(_forget)
 
+    async def submit(self, records: Sequence[AppendRecord], digest: bytes, content: int) -> list[Outcome]:
+        """Send records under a name. Raises TopicNotFound, Unavailable: no record was sent."""
+        if self._submitter_open is None:
+            self._submitter_open = asyncio.create_task(self.submitter.open(OPEN_TIMEOUT_S))
+            self._submitter_open.add_done_callback(_forget)
+        try:
+            await asyncio.shield(self._submitter_open)
+        except RangelogError:
+            self._submitter_open = None
+            raise
+        return await self.submitter.submit(records, digest, content, timeout_s=SEND_TIMEOUT_S)
+
     async def close(self) -> None:
+        if self._submitter_open is not None:
+            self._submitter_open.cancel()
         with suppress(RangelogError):
             await self.producer.close(timeout_s=CLOSE_TIMEOUT_S)
+
+
+def digest_of(principal: str, name: str) -> bytes:
+    """Return the digest of a name that a caller has given: of another caller's same name it is another one."""
+    who = principal.encode()
+    return blake2b(
+        len(who).to_bytes(4, "big") + who + name.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES
+    ).digest()
+
+
+def content_of(records: Sequence[AppendRecord]) -> int:
+    """Return a hash of records: what a name stands for."""
+    content = blake2b(digest_size=DIGEST_BYTES // 2)
+    for value, key, headers, timestamp_ms in records:
+        fields = [value, key, None if timestamp_ms is None else b"%d" % timestamp_ms]
+        for name, header in sorted((headers or {}).items()):
+            fields += [name.encode("utf-8", "surrogatepass"), header]
+        content.update(len(fields).to_bytes(4, "big"))
+        for each in fields:
+            content.update(_ABSENT if each is None else len(each).to_bytes(8, "big"))
+            content.update(each or b"")
+    return int.from_bytes(content.digest(), "big")
 
 
 async def _outcome(future: asyncio.Future[ProducerAck], deadline: float) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from rangelog.errors import InvalidArgument
+from rangelog.errors import InvalidArgument, PreconditionFailed
 from rangelog_broker.verbs import read, send
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import size_of
@@ -83,10 +83,18 @@ class RecordHandlers:
         found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
         if found.is_batch:
             share.keep(kept_bytes + len(plain))
-        if ack == "none":
+        names = [value.decode("latin-1") for name, value in headers if name == b"idempotency-key"]
+        if names:
+            if len(names) > 1 or ack == "none" or shard is not None:
+                raise InvalidArgument("an Idempotency-Key is there once, with ack=durable, and without shard")
+            outcomes = await self._sends.send_once(caller, topic, found.records, name=names[0])
+            if isinstance(outcomes[0], PreconditionFailed):
+                raise outcomes[0]
+        elif ack == "none":
             await self._sends.send_unacked(caller, topic, found.records, shard=shard)
             return _json(202, {"acked": False, "sent": len(found.records)})
-        outcomes = await self._sends.send(caller, topic, found.records, shard=shard)
+        else:
+            outcomes = await self._sends.send(caller, topic, found.records, shard=shard)
         if found.is_batch:
             return _json(_status_of_all(outcomes), {
                 "failed": sum(isinstance(each, RangelogError) for each in outcomes),

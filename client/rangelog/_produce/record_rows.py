@@ -79,18 +79,23 @@ class RecordRows:
         return orders
 
     def encode(self, orders: Sequence[int], producer: Producer, codec: int) -> bytes:
-        """Return these records as a batch of a producer; its owner gives it a place in the log."""
-        rows = self.rows
-        values, keys, headers, timestamps_ms, _ = zip(*[rows[order] for order in orders], strict=True)
-        return encode_batch(
-            stream_id=0,
-            range_index=0,
-            epoch=0,
-            base_offset=0,
-            timestamps_ms=timestamps_ms,
-            values=values,
-            keys=keys if keys.count(None) < len(keys) else None,
-            headers=headers if any(headers) else None,
-            codec=codec,
-            extension=encode_extension({Tag.PRODUCER: encode_producer(producer)}),
-        )
+        """Return these records as a batch of a producer."""
+        extension = encode_extension({Tag.PRODUCER: encode_producer(producer)})
+        return encode_rows([self.rows[order] for order in orders], extension, codec)
+
+
+def encode_rows(rows: Sequence[Row], extension: bytes, codec: int) -> bytes:
+    """Return a batch of records with a header's extension; its owner gives it a place in the log."""
+    values, keys, headers, timestamps_ms, _ = zip(*rows, strict=True)
+    return encode_batch(
+        stream_id=0,
+        range_index=0,
+        epoch=0,
+        base_offset=0,
+        timestamps_ms=timestamps_ms,
+        values=values,
+        keys=keys if keys.count(None) < len(keys) else None,
+        headers=headers if any(headers) else None,
+        codec=codec,
+        extension=extension,
+    )

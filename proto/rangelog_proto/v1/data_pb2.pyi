@@ -239,12 +239,26 @@ class Produce(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ...) -> None: ...
 
 class ProduceReply(_message.Message):
-    __slots__ = ("offset", "throttle_ms")
+    __slots__ = ("offset", "throttle_ms", "runs")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_MS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     offset: int
     throttle_ms: int
-    def __init__(self, offset: _Optional[int] = ..., throttle_ms: _Optional[int] = ...) -> None: ...
+    runs: _containers.RepeatedCompositeFieldContainer[PlacedRun]
+    def __init__(self, offset: _Optional[int] = ..., throttle_ms: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[PlacedRun, _Mapping]]] = ...) -> None: ...
+
+class PlacedRun(_message.Message):
+    __slots__ = ("first", "count", "shard_id", "offset")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    count: int
+    shard_id: int
+    offset: int
+    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ..., shard_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("topic_id", "shard_id", "transactional_id", "number")

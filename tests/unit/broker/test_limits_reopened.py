@@ -22,8 +22,11 @@ from rangelog_broker.journal.joint_machine import command_for
 from rangelog_broker.journal.machine import JournalMachine
 from rangelog_broker.journal.sessions import UNSETTLED_MAX, Result
 from rangelog_broker.kinds import coordinator_machine
+from rangelog_broker.shards.owner import ShardOwner
 from rangelog_broker.shards.side_entry import SideFold, encode_snapshot, encode_staged
 from rangelog_broker.shards.staging import Staging
+from rangelog_broker.shards.state import ShardState
+from rangelog_broker.shards.submission_window import RUNS_MAX, PlacedRun
 from rangelog_broker.shards.transactional import STAGED_BYTES_MAX
 from rangelog_broker.tables import machine as tables
 from rangelog_broker.tables.machine import TablePartition
@@ -31,8 +34,8 @@ from rangelog_broker.transactions.coordinator import PARTICIPANTS_MAX, TIMEOUT_M
 from rangelog_broker.transactions.kind import TRANSACTIONS
 from rangelog_broker.watermarks import topic_times
 from rangelog_broker.watermarks.kind import WATERMARKS
-from rangelog_core.batch_extension import Producer
-from rangelog_core.errors import RecordTooLarge
+from rangelog_core.batch_extension import Producer, Submission
+from rangelog_core.errors import Overloaded, RecordTooLarge
 from rangelog_core.limits import (
     MIB,
     RECORD_SIZE_BYTES_MAX,
@@ -266,6 +269,29 @@ def test_what_is_staged_in_a_shard() -> None:
         fold.feed(offset, record)
     fold.staging.all_acked()
     assert fold.staging.size_bytes == staging.size_bytes == size
+
+
+def test_submissions_of_a_shard() -> None:
+    """A window that is full takes no new one, and is in the records of a snapshot that the next owner opens."""
+    owner = ShardOwner(ShardState.first(), 0)
+    for number in range(RUNS_MAX):
+        owner.offer(Submission(number.to_bytes(16, "big"), number, ((0, 1),)), 1)
+    owner.confirmed(RUNS_MAX)
+    with pytest.raises(Overloaded):
+        owner.offer(Submission(b"n" * 16, 1, ((0, 1),)), 1)
+    records = encode_snapshot(1, RUNS_MAX, list(owner.state.snapshot()))
+    assert max(map(len, records)) <= RECORD_SIZE_BYTES_MAX
+    fold = SideFold()
+    for offset, record in enumerate(records):
+        fold.feed(offset, record)
+    assert fold.best is not None
+    opened = ShardOwner(ShardState.restore(fold.best.pieces), RUNS_MAX)
+    assert len(opened.state.submissions) == RUNS_MAX
+    for number in range(0, RUNS_MAX, 999):
+        submission = Submission(number.to_bytes(16, "big"), number, ((0, 1),))
+        assert opened.offer(submission, 1) == [PlacedRun(0, 1, 0, number)]
+    with pytest.raises(Overloaded):
+        opened.offer(Submission(b"n" * 16, 1, ((0, 1),)), 1)
 
 
 async def test_a_record_of_the_largest_size() -> None:

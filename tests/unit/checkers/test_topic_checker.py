@@ -53,6 +53,11 @@ def test_damage_of_the_topic_is_seen(topic: list[Found], kind: str) -> None:
     assert judged(topic).counts == {kind: 1}
 
 
+def test_two_places_of_one_name_are_seen() -> None:
+    """What a client by HTTP was told of one request."""
+    assert judged(producer=[*PRODUCER, ["differs", *A0, [0, 0], [1, 1]]]).counts == {"duplicated": 1}
+
+
 @pytest.mark.parametrize(
     ("members", "kind"),
     [

@@ -92,6 +92,29 @@ async def test_records_in_and_out(call: RestCaller, client: Client) -> None:
     assert (await call("GET", f"{RECORDS}?from={rest.headers['x-rangelog-next']}")).body["records"] == []
 
 
+async def test_a_request_with_a_name_is_there_once(call: RestCaller) -> None:
+    """The same answer again; other records are refused, as is what cannot be once."""
+    named = {"idempotency-key": "n1"}
+    one = await call("POST", f"{RECORDS}?key=k", raw=[b"one"], headers=named)
+    assert (one.status, one.body) == (200, {"shard": 0, "offset": 0})
+    assert (await call("POST", f"{RECORDS}?key=k", raw=[b"one"], headers=named)).body == one.body
+    for target, body in ((f"{RECORDS}?key=k", b"two"), (f"{RECORDS}?key=q", b"one"), (RECORDS, b"one")):
+        refused = await call("POST", target, raw=[body], headers=named)
+        assert (refused.status, refused.body["code"], refused.body["outcome_unknown"]) == (
+            409, "PRECONDITION_FAILED", False,
+        )  # fmt: skip
+    lines = [
+        await call("POST", RECORDS, raw=[b"1\n2\n3"], headers={**LINES, "idempotency-key": "n2"}) for _ in range(2)
+    ]
+    assert lines[0].body == lines[1].body and lines[0].body["failed"] == 0
+    assert (await call("POST", RECORDS, raw=[b"1\n2"], headers={**LINES, "idempotency-key": "n2"})).status == 409
+    for query in ("ack=none", "shard=0"):
+        assert (await call("POST", f"{RECORDS}?{query}", raw=[b"x"], headers=named)).status == 400
+    for name in ("", "x" * 256):
+        assert (await call("POST", RECORDS, raw=[b"x"], headers={"idempotency-key": name})).status == 400
+    assert [each["value"] for each in (await call("GET", RECORDS)).body["records"]] == ["one", "1", "2", "3"]
+
+
 @pytest.mark.parametrize(
     "target",
     [

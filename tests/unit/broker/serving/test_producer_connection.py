@@ -11,7 +11,7 @@ from rangelog.errors import NotOwner, ProducerFenced, RightMissing
 from rangelog_broker.serving import connection as serving
 from rangelog_broker.serving.connection import ProducerPort
 from rangelog_core.batch import TRAILER_BYTES, encode_batch, peek_header
-from rangelog_core.batch_extension import Producer, Tag, encode_extension
+from rangelog_core.batch_extension import Producer, Submission, Tag, encode_extension, encode_submission
 from rangelog_core.frame import Frame, Opcode, encode_frame
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.rights import KINDS
@@ -209,6 +209,13 @@ def _with_field(value: bytes, more: dict[int, bytes] | None = None) -> bytes:
     )
 
 
+def _submitted(value: bytes) -> bytes:
+    return encode_batch(
+        stream_id=0, range_index=0, epoch=0, base_offset=0, timestamps_ms=[5], values=[b"x"],
+        extension=encode_extension({Tag.SUBMISSION: value}),
+    )  # fmt: skip
+
+
 def _undecodable(at: int, byte: int) -> bytes:
     """A batch with a good checksum of which a byte of the offsets of its values is another one."""
     data = made_batch(Producer(7, 1, 0), b"one", b"two")
@@ -238,6 +245,12 @@ def _undecodable(at: int, byte: int) -> bytes:
         _with_field(bytes(20), {Tag.KEY_RANGE: b""}),
         _with_field(bytes(20), {Tag.CONTROL: b""}),
         _with_field(bytes(20), {0xFFFF: b"of a later program"}),
+        _with_field(bytes(20), {Tag.SUBMISSION: encode_submission(Submission(bytes(16), 0, ((0, 1),)))}),
+        _submitted(encode_submission(Submission(bytes(16), 0, ((0, 2),)))),
+        _submitted(encode_submission(Submission(bytes(16), 0, ((0, 1), (2, 1))))),
+        _submitted(bytes(24)),
+        _submitted(bytes(24) + b"\xff" * 8),
+        _submitted(bytes(23)),
     ],
 )
 async def test_what_is_no_batch_of_a_producer_is_refused(

@@ -23,11 +23,13 @@ from rangelog.errors import (
     WriterFenced,
 )
 from rangelog_broker.shards import shard as shards
+from rangelog_broker.shards import shard_snapshots
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows
 from rangelog_broker.shards.restore import fold_log
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_core.batch_extension import OWN_IDS, Producer
 from rangelog_core.ids import shard_stream_name, side_log_name
+from rangelog_core.versions import LEVEL_BROKERS
 from rangelog_proto.v1 import topic_pb2
 from tests.support.owner_cluster import OwnerCluster, Replies, owner_cluster
 from tests.support.waiting import until
@@ -228,12 +230,12 @@ async def test_a_batch_of_a_shard_without_a_producer_is_corruption(bench: Bench)
 @pytest.fixture
 def often() -> object:
     """A snapshot after each tenth batch."""
-    with mock.patch.object(shards, "SNAPSHOT_BATCHES", 10):
+    with mock.patch.object(shard_snapshots, "SNAPSHOT_BATCHES", 10):
         yield
 
 
 async def _settled(owner: OwnedShard) -> None:
-    await until(lambda: owner._snapshot_task is None)
+    await until(lambda: owner._snapshots._task is None)
 
 
 async def test_takeover_reads_what_is_behind_the_snapshot(bench: Bench, often: object) -> None:
@@ -459,7 +461,7 @@ async def test_a_snapshot_forgets_who_was_idle_for_a_day(bench: Bench, often: ob
             now_ns += DAY_NS
             if day == 1:
                 assert len(owner.state.table) == 2, "a broker of before may open it"
-                owner.may_expire = lambda: True
+                owner.broker_version = lambda: LEVEL_BROKERS
             if day == 3:
                 assert len(owner.state.table) == 1
                 owner = await bench.open()

@@ -46,7 +46,7 @@ def fold(batches: list[Batch], end: int, cut: int | None, *, trimmed: int = 0) -
     client: Any = SimpleNamespace(
         internal=SimpleNamespace(batch_headers=headers), metadata=SimpleNamespace(describe_stream=describe)
     )
-    asyncio.run(fold_log(client, state, "s", 7, 0, end, cut))
+    asyncio.run(fold_log(client, state, (1, 0), 7, 0, end, cut))
     return state
 
 
