@@ -18,7 +18,7 @@ CONSUMING: tuple[Mutant, ...] = (
          "            for topic in sizes:\n                await caller",
          "            for topic in ():\n                await caller", _VERB),
     rare("consume-by-id", "who learns the id of a consumer reads and commits for it", _CONSUME,
-         " and found.owner == owner_of(caller)", "", _VERB),
+         " or found.owner != owner_of(caller)", "", _VERB),
     rare("consume-for-ever", "a client that has gone keeps its shards from all others", _CONSUME,
          "        if found is not None and not found.users:\n            self.counts.expired += 1\n",
          "        if found is not None and not found.users and found.has_ended:\n            self.counts.expired += 1\n",

@@ -173,9 +173,8 @@ class Consumes:
         """
         if not 1 <= records_max <= RECORDS_MAX or not 0 <= wait_s <= WAIT_S_MAX:
             raise InvalidArgument(f"a dequeue has 1 to {RECORDS_MAX} records and waits for 0 to {WAIT_S_MAX:g} s")
-        found = self._find(caller, group, consumer)
+        found = await self._find(caller, group, consumer)
         with self._uses(found, consumer):
-            await self._check(caller, group, found.topics)
             lost = list(await self._commit(found, commit)) if commit else []
             if found.turn.locked():
                 raise Overloaded("another request of this consumer is being answered: wait for it")
@@ -200,9 +199,8 @@ class Consumes:
             ShardLost: Others had some of its shards: their records are handed out again. All else is committed.
             RequestTimeout, Unavailable: No coordinator answered; the commit may have been taken. Commit again.
         """
-        found = self._find(caller, group, consumer)
+        found = await self._find(caller, group, consumer)
         with self._uses(found, consumer):
-            await self._check(caller, group, found.topics)
             lost = await self._commit(found, batch)
         if lost:
             raise ShardLost(
@@ -212,15 +210,13 @@ class Consumes:
 
     async def is_at_end(self, caller: Caller, group: str, consumer: str) -> bool:
         """Whether the group has committed all that is acked now. Raises as `commit`."""
-        found = self._find(caller, group, consumer)
+        found = await self._find(caller, group, consumer)
         with self._uses(found, consumer):
-            await self._check(caller, group, found.topics)
             return not any(each.records for each in await self._client.groups.lag(group))
 
     async def end(self, caller: Caller, group: str, consumer: str) -> None:
         """End a consumer; the others of the group get its shards at once. Raises MemberNotFound, RightMissing."""
-        found = self._find(caller, group, consumer)
-        await caller.require_named(Verb.READ, GROUP, group)
+        found = await self._find(caller, group, consumer)
         await asyncio.shield(self._drop(consumer, found))
 
     def leave(self) -> None:
@@ -244,12 +240,14 @@ class Consumes:
 
     # ---- inside
 
-    def _find(self, caller: Caller, group: str, consumer: str) -> _Consumer:
-        """Return a consumer of the caller. Raises MemberNotFound, in the same words whatever is wrong."""
+    async def _find(self, caller: Caller, group: str, consumer: str) -> _Consumer:
+        """Return a consumer of the caller. Raises MemberNotFound, in the same words whatever is wrong; RightMissing."""
+        await caller.require_named(Verb.READ, GROUP, group)
         found = self._consumers.get(consumer)
-        if found is not None and found.group == group and found.owner == owner_of(caller):
-            return found
-        raise self._missing()
+        if found is None or found.group != group or found.owner != owner_of(caller):
+            raise self._missing()
+        await self._check(caller, group, found.topics)
+        return found
 
     def _missing(self) -> MemberNotFound:
         return MemberNotFound(

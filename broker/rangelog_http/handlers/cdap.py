@@ -102,7 +102,7 @@ class CdapRoutes:
         check_known(asked.query, frozenset())
         found = await self._described(stream)
         age_s = age_of_ttl(asked.json_object())
-        if age_s is not None and age_s != _age_s(found):
+        if age_s is not None:
             retention = dataclasses.replace(found.config.retention, age_seconds=age_s)
             await self._client.topics.update(
                 str(stream), TopicConfigChange(retention=retention), timeout_s=CALL_TIMEOUT_S
