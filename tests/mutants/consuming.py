@@ -45,7 +45,7 @@ CONSUMING: tuple[Mutant, ...] = (
     rare("cdap-any-id", "who has the id of a stream's consumer takes its events", _WIRE,
          "    if not hmac.compare_digest(seal, _seal(text[: -len(seal) - 1], owner, stream)):\n", "    if False:\n", _FORMS),
     rare("cdap-splits-heads", "an event's header writes a header of the answer", _WIRE,
-         "if _NAME.fullmatch(name) and _TEXT.fullmatch(value))", "if name)", _FORMS),
+         "_NAME.fullmatch(named) and _TEXT.fullmatch(value):", "named:", _FORMS),
     rare("cdap-end-too-early", "a client stops at 204, and there are events", _DEQUEUE,
          "                    if await self._consumes.is_at_end(asked.caller, group, instance.consumer):\n",
          "                    if True:\n", _STREAMS),

@@ -39,6 +39,7 @@ class CdapDequeues:
         self._client = client
         self._consumes = consumes
         self._known: OrderedDict[str, _Instance] = OrderedDict()  # the one that has been silent for longest first
+        self._settling: set[asyncio.Task[None]] = set()
 
     async def make(self, stream: TopicName, asked: Asked) -> RecordsAnswer:
         """Answer with the id of a new consumer, which begins at the first event."""
@@ -67,7 +68,9 @@ class CdapDequeues:
                     if found.records:
                         await asked.write(_answer_of(stream, found.records[0]))
                         commit = self._consumes.commit(asked.caller, group, instance.consumer, found.batch)
-                        instance.settling = asyncio.create_task(_settle(commit))
+                        instance.settling = task = asyncio.create_task(_settle(commit))
+                        self._settling.add(task)
+                        task.add_done_callback(self._settling.discard)
                         return None
                     if await self._consumes.is_at_end(asked.caller, group, instance.consumer):
                         return RecordsAnswer(204, "", b"")

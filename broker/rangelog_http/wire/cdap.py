@@ -25,6 +25,8 @@ TTL_MAX = 10**12
 """Seconds above which events never expire."""
 AGE_S_MIN = 0.001
 """The retention of events that expire at once; 0 is for ever in a topic."""
+HEADERS_BYTES_MAX = 16 * 1024
+"""Of the headers of one event in an answer's head."""
 SIZE_MAX = 1_000
 """Instances of a consumer."""
 MODES = ("fifo", "round_robin", "hash")
@@ -63,9 +65,16 @@ def event_headers(stream: str, headers: Iterable[tuple[bytes, bytes]]) -> dict[s
 
 
 def answer_headers(stream: str, headers: Mapping[str, bytes]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return an event's headers for an answer's head. Those that HTTP cannot say are left out."""
-    named = ((f"{stream}.{name}".encode("utf-8", "replace"), value) for name, value in headers.items())
-    return tuple((name, value) for name, value in named if _NAME.fullmatch(name) and _TEXT.fullmatch(value))
+    """Return an event's headers for an answer's head. Those that HTTP cannot say, or that are too long, are left out."""
+    found: list[tuple[bytes, bytes]] = []
+    left = HEADERS_BYTES_MAX
+    for name, value in headers.items():
+        named = f"{stream}.{name}".encode("utf-8", "replace")
+        size_bytes = len(named) + len(value)
+        if size_bytes <= left and _NAME.fullmatch(named) and _TEXT.fullmatch(value):
+            found.append((named, value))
+            left -= size_bytes
+    return tuple(found)
 
 
 def events_of(

@@ -41,6 +41,8 @@ def test_headers_of_events() -> None:
     found = event_headers("Who", given_)
     assert found == {"color": b"red", "a.b": b"\xff"}
     assert answer_headers("Who", found) == ((b"Who.color", b"red"), (b"Who.a.b", b"\xff"))
+    long = {"a": bytes(b"x" * cdap.HEADERS_BYTES_MAX), "b": b"short"}
+    assert answer_headers("Who", long) == ((b"Who.b", b"short"),)
 
 
 @given(st.dictionaries(st.text(max_size=9), st.binary(max_size=9), max_size=5))
