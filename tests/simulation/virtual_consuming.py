@@ -33,6 +33,7 @@ CORNER_CASES = (
     "a batch of a consumer was committed",
     "a consumer was not there, and another one joined",
     "a batch was answered again",
+    "a batch was lost on its way to the client",
     "a shard was lost with records that were handed out",
     "a consumer's client fell silent",
 )
@@ -85,6 +86,9 @@ class DoorConsuming:
                     broker, "dequeue", GROUP, one, records_max=chance.choice([1, 7, 100]),
                     wait_s=chance.choice([0.0, 0.3]), commit=commit,
                 )  # fmt: skip
+                if number and chance.random() < 0.05:
+                    note("a batch was lost on its way to the client")
+                    continue
                 if number and number == batch:
                     note("a batch was answered again")
                 if lost:
