@@ -71,8 +71,9 @@ async def send_through_doors(topics: Topics, name: str) -> None:
         batch: list[Sent] = []
         for _ in range(chance.choice([1, 1, 3, 20])):
             key = chance.randrange(KEYS)
-            value = b"%s %d %d" % (name.encode(), key, numbers[key])
-            one = Sent(f"{name}.{life}", b"key-%d" % key, numbers[key], value)
+            producer = f"{name}.{life}"  # in its value as well: of another life's records the order is another matter
+            value = b"%s %d %d" % (producer.encode(), key, numbers[key])
+            one = Sent(producer, b"key-%d" % key, numbers[key], value)
             one.sent_s, one.event_ms = clients.loop.now, topics.watermarks.event_ms()
             numbers[key] += 1
             batch.append(one)
