@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from rangelog import Client
 from rangelog.errors import ConfigInvalid
+from rangelog_broker.verbs.consume import Consumes
 from rangelog_broker.verbs.fetch import Fetches
 from rangelog_broker.verbs.produce import Batches
 from rangelog_broker.verbs.read import Reads
@@ -57,6 +58,7 @@ class DoorContext(NamedTuple):
     verifier: TokenVerifier | None
     token: str | None
     tls: TlsConfig | None
+    consumes: Consumes
 
 
 class OpenDoor(Protocol):

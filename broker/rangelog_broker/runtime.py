@@ -32,6 +32,7 @@ from rangelog_broker.serving.connection import ProducerPort, make_factory
 from rangelog_broker.settings import BrokerSettings
 from rangelog_broker.topic_rights import TopicRights
 from rangelog_broker.transactions.inquiries import Inquiries
+from rangelog_broker.verbs.consume import Consumes
 from rangelog_broker.verbs.fetch import Fetches
 from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import Sends
@@ -151,7 +152,7 @@ class Runtime:
             self._announce(stack, metrics_address)
             await self._stop.wait()
             beating.cancel()
-            closings = [server.close, desk.reads.leave, *(door.leave for door in doors.values())]
+            closings = [server.close, desk.reads.leave, desk.consumes.leave, *(door.leave for door in doors.values())]
             await self._hand_over(closings, registration, watch)
 
     # ---- ways in and out; rangelog_broker.testing has others
@@ -217,9 +218,10 @@ class Runtime:
         stack.push_async_callback(fetches.close)
         sends = Sends(client, quotas)
         stack.push_async_callback(sends.close)
-        reads = Reads(client, quotas)
+        reads, consumes = Reads(client, quotas), Consumes(client, quotas, settings.name)
+        stack.push_async_callback(consumes.close)
         return DoorContext(
-            port.batches, fetches, sends, reads, client, rights, quotas, verifier, settings.token, settings.tls
+            port.batches, fetches, sends, reads, client, rights, quotas, verifier, settings.token, settings.tls, consumes
         )  # fmt: skip
 
     async def _serve_metrics(self, stack: AsyncExitStack, facts: metrics.BrokerFacts, control: GrpcServer) -> str:

@@ -27,7 +27,13 @@ from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_http.answers import RETRY_AFTER_S, status_of
 from rangelog_http.cycle import HALF_CLOSED
-from rangelog_http.handlers import topics
+from rangelog_http.handlers import described, described_streams, topics
+from rangelog_http.handlers.aside import Aside
+from rangelog_http.handlers.asked import Asked, Route
+from rangelog_http.handlers.cdap import CdapRoutes
+from rangelog_http.handlers.cdap_dequeue import CdapDequeues
+from rangelog_http.handlers.cdap_events import CdapEvents
+from rangelog_http.handlers.consumers import ConsumerRoutes
 from rangelog_http.handlers.records import NAME_HEADER, RecordHandlers, RecordsAnswer, query_of
 from rangelog_http.handlers.sockets import SocketTails
 from rangelog_http.handlers.tails import Tails
@@ -185,7 +191,9 @@ def _not_called() -> NoReturn:
 
 def bare_app() -> FastAPI:
     """Return the part that FastAPI answers, and the description of everything."""
-    return json_app((topics.router, _described, _tail), title="rangelog", about=_ABOUT)
+    return json_app(
+        (topics.router, _described, _tail, described.router, *described_streams.ROUTERS), title="rangelog", about=_ABOUT
+    )
 
 
 class Application(CallerGuard):
@@ -201,7 +209,11 @@ class Application(CallerGuard):
         )  # fmt: skip
         self._batches = Bodies(bytes_max=send.BYTES_MAX, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX)
         self._bodies_kept, self._answers_kept = KeptBytes(BODIES_BYTES_MAX), KeptBytes(ANSWERS_BYTES_MAX)
-        self._records = RecordHandlers(context.sends, context.reads, settings)
+        aside = Aside()
+        self._records = RecordHandlers(context.sends, context.reads, settings, aside)
+        dequeues = CdapDequeues(context.client, context.consumes)
+        streams = CdapRoutes(context.client, context.sends, dequeues, CdapEvents(context.client, context.reads, aside))
+        self._further = (ConsumerRoutes(context.consumes, aside), streams)
         self._tails, self._sockets = Tails(context.reads), SocketTails(context.reads)
         self._callers = context.rights
 
@@ -211,7 +223,10 @@ class Application(CallerGuard):
             await (self._socket if UPGRADE in scope else self._tail)(topic, scope, receive, send)
             return
         if kind != "records":
-            await super()._pass_on(scope, receive, send)
+            route = next((found for each in self._further if (found := each.find(scope["path"])) is not None), None)
+            await (
+                super()._pass_on(scope, receive, send) if route is None else self._serve(route, scope, receive, send)
+            )
             return
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         known = dict(headers)
@@ -237,6 +252,28 @@ class Application(CallerGuard):
             if not share.fits(len(answer.body)) and method == "GET":  # what was sent is answered in any case
                 raise Overloaded(f"answers that are not read keep {ANSWERS_BYTES_MAX} bytes: try again")
             await _write(answer, send)
+
+    async def _serve(self, route: Route, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request to one of the further routes; it ends with its client, and what it began is to be repeatable."""
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        known = dict(headers)
+        self._check_connection(scope)
+        principal = self._caller(scope, known)
+        caller = Caller(self._callers, lambda *_: None)
+        caller.admitted(principal)
+        with self._bodies_kept.share() as share:
+            body = await self._batches.read(known, receive, share, scope.get(BODY_NOW))
+            with served(f"HTTP {scope['method']}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
+                if self._quotas is not None and self._quotas.book.any:
+                    await self._hold_call(self._quotas, principal)
+                query, write = query_of(scope["query_string"]), lambda answer: _write(answer, send)
+                asked = Asked(scope["method"], query, headers, body, caller, write, send)
+                async with self._runs(), _while_there(receive):
+                    with acting_for(principal, bounds_of(principal)):
+                        answer = await route(asked)
+            if answer is not None:
+                share.fits(len(answer.body))
+                await _write(answer, send)
 
     async def _tail(self, topic: str, scope: Message, receive: Receive, send: Send) -> None:
         known: dict[bytes, bytes] = dict(scope["headers"])
@@ -337,6 +374,8 @@ async def _write(answer: RecordsAnswer, send: Send) -> None:
     """Send an answer as fast as the client reads it; after ANSWER_TIMEOUT_S the server ends the connection."""
     body = memoryview(answer.body)
     headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(body)), *answer.headers]
+    if answer.status == 204:
+        headers = list(answer.headers)
     if len(body) <= PART_BYTES:  # at most one wait for the client, which the server bounds
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.audit import AUDIT
+from tests.mutants.consuming import CONSUMING
 from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
@@ -55,6 +56,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *GROUPS,
     *FETCHING,
     *SENDING,
+    *CONSUMING,
     *SUBMISSIONS,
     *JOURNALS,
     *REPAIRS,

@@ -119,6 +119,7 @@ ROWS = (
         "RequestCheckpointRequest.group DescribeCheckpointRequest.group DeleteCheckpointRequest.group",
         "the call's verb on the group",
         (
+            "door join another group", "door consumer of a stream, another group", "door dequeue", "door commit", "door end",
             "broker join", "broker HeartbeatGroup", "broker LeaveGroup", "broker CommitPositions", "broker ReleaseShards",
             "broker ReachCheckpoint", "broker group", "broker reset", "broker RetainGroup", "broker DeleteGroup",
             "broker UnsubscribeGroup", "broker RequestCheckpoint", "broker DescribeCheckpoint", "broker DeleteCheckpoint",
@@ -129,13 +130,13 @@ ROWS = (
         "GroupReach.member GroupCommit.joined GroupRelease.joined GroupReach.joined HeartbeatGroupRequest.joined "
         "LeaveGroupRequest.joined HeartbeatGroupRequest.token GroupPosition.since",
         "read on the group: its members trust each other; an earlier instance of a member is told by `joined`",
-        ("broker HeartbeatGroup", "broker LeaveGroup",
+        ("broker HeartbeatGroup", "broker LeaveGroup", f"{_BROKER}/verbs/test_consume.py::test_a_consumer_is_of_its_principal",
          f"{_BROKER}/groups/test_group_machine.py::test_commands_of_an_earlier_instance_count_up_to_a_level"),
     ),
     Row(
         "GroupJoin.topic_ids GroupShard.topic_id GroupShard.shard_id UnsubscribeGroupRequest.topic_ids",
         "read on the topic where it is named as new or reset; otherwise the group has it already",
-        ("broker join of another topic", "broker reset in another topic", _NEEDS),
+        ("broker join of another topic", "door join of another topic", "broker reset in another topic", _NEEDS),
     ),
     Row(
         "DescribeGroupRequest.group DescribeCheckpointRequest.group DescribeCheckpointRequest.name",

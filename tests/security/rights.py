@@ -7,6 +7,7 @@ What is not the refusal of a right counts as admitted: requests are such that no
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import ssl
 import subprocess
@@ -147,12 +148,23 @@ def _producer_frame(opcode: Opcode, message: Callable[[Places], Any]) -> Probe:
 
 
 def _rest(method: str, path: str) -> Probe:
+    return _http_at(lambda broker: broker.rest_port, method, path, b"[]")
+
+
+def _door(method: str, path: str, body: Any = None) -> Probe:
+    """At the door for HTTP; `body`: of JSON."""
+    return _http_at(
+        lambda broker: broker.doors["http"], method, path, json.dumps(body).encode() if body is not None else None
+    )
+
+
+def _http_at(port_of: Callable[[Any], int], method: str, path: str, body: bytes | None) -> Probe:
     def ask(places: Places, tls: TlsConfig) -> None:
         context = ssl.create_default_context(cafile=tls.ca)
         context.check_hostname = False
         context.load_cert_chain(tls.cert, tls.key)
-        port = next(each.rest_port for each in places.cluster.plan.brokers if each.name == places.broker.name)
-        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", method=method, data=b"[]")
+        port = next(port_of(each) for each in places.cluster.plan.brokers if each.name == places.broker.name)
+        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", method=method, data=body)
         request.add_header("content-type", "application/json")
         try:
             urllib.request.urlopen(request, context=context, timeout=TIMEOUT_S).close()
@@ -186,6 +198,7 @@ def _position(topic_id: int) -> group_pb2.GroupPosition:
 
 
 _X = transaction_pb2.TransactionName(transactional_id=TRANSACTION)
+_STREAM = f"/v3/namespaces/{TOPIC.replace('/', '/streams/')}"
 ANY = " ".join(VERBS)
 PROBES: dict[str, tuple[str, Probe]] = {
     "pd describe": (ANY, _pd("PlacementDriver", "DescribeStream", lambda p: pd_pb2.DescribeStreamRequest(name=STREAM))),
@@ -323,6 +336,22 @@ PROBES: dict[str, tuple[str, Probe]] = {
     "rest truncate": ("trim", _rest("POST", "/v1/namespaces/secns/topics/sec-t/truncate")),
     "rest split": ("admin", _rest("POST", "/v1/namespaces/secns/topics/sec-t/scaling/split")),
     "rest group": (ANY, _rest("GET", f"/v1/groups/{GROUP}")),
+    "door send": ("append", _door("POST", f"/v1/topics/{TOPIC}/records", 1)),
+    "door read": ("read", _door("GET", f"/v1/topics/{TOPIC}/records")),
+    "door join": ("read", _door("POST", f"/v1/groups/{GROUP}/consumers", {"topics": [TOPIC], "session_s": 1})),
+    "door join of another topic": ("", _door(
+        "POST", f"/v1/groups/{GROUP}/consumers", {"topics": [TOPIC, "others/t"], "session_s": 1})),
+    "door join another group": ("", _door("POST", "/v1/groups/others/consumers", {"topics": [TOPIC], "session_s": 1})),
+    "door dequeue": ("read", _door("POST", f"/v1/groups/{GROUP}/consumers/x/dequeue")),
+    "door commit": ("read", _door("POST", f"/v1/groups/{GROUP}/consumers/x/commit?batch=1")),
+    "door end": ("read", _door("DELETE", f"/v1/groups/{GROUP}/consumers/x")),
+    "door create stream": ("admin", _door("PUT", _STREAM)),
+    "door configure stream": ("admin", _door("PUT", f"{_STREAM}/properties", {"ttl": 86_400})),
+    "door describe stream": (ANY, _door("GET", f"{_STREAM}/info")),
+    "door event": ("append", _door("POST", _STREAM, 1)),
+    "door event, unacked": ("append", _door("POST", f"{_STREAM}/async", 1)),
+    "door events": ("read", _door("GET", f"{_STREAM}/events?limit=1")),
+    "door consumer of a stream, another group": ("", _door("POST", f"{_STREAM}/consumer-id")),
     "rest abort": ("append", _rest("POST", f"/v1/transactions/{TRANSACTION}/abort")),
 }  # fmt: skip
 """By what is done: the verbs of which one is enough, and how it is tried."""

@@ -29,6 +29,7 @@ from rangelog_core.errors import Overloaded
 from tests.simulation import (
     probes_of_groups,
     probes_of_transactions,
+    virtual_consuming,
     virtual_fetching,
     virtual_forger,
     virtual_programs,
@@ -70,6 +71,7 @@ RARE = (
     *virtual_trimmed_group.RARE,
     *virtual_fetching.RARE,
     *virtual_sending.RARE,
+    *virtual_consuming.RARE,
 )
 """Corner cases that one seed in some hundred reaches: a run of fewer than two thousand seeds need not."""
 CORNER_CASES = (
@@ -97,6 +99,7 @@ CORNER_CASES = (
     *virtual_programs.RARE,
     *virtual_fetching.CORNER_CASES,
     *virtual_sending.CORNER_CASES,
+    *virtual_consuming.CORNER_CASES,
     *virtual_forger.CORNER_CASES,
     *virtual_trimmed_group.CORNER_CASES,
     *virtual_versions.CORNER_CASES,
@@ -177,6 +180,7 @@ def watch_topics(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluste
     virtual_versions.watch_versions(watch, stack, cluster)
     virtual_fetching.watch_fetches(watch, cluster)
     virtual_sending.watch_sends(watch, cluster)
+    virtual_consuming.watch_consumers(watch, cluster)
     virtual_fetching.watch_proofs(stack, cluster)
 
 

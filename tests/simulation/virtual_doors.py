@@ -14,6 +14,7 @@ from unittest import mock
 import grpc
 
 import rangelog_broker.runtime
+import rangelog_broker.verbs.consume
 from rangelog import AppendRecord, Cut
 from rangelog.errors import RangelogError
 from rangelog_broker.door import Door, DoorContext, DoorSettings
@@ -25,6 +26,8 @@ from tests.simulation.virtual_network import Channel, Network, Service
 from tests.simulation.virtual_time import here
 
 PORT = 7193
+MEMBER_SESSION_S = 1.5
+"""Of consumers: for how long a broker may stand still before others get their shards."""
 _PREFIX = "/sim.Door/"
 
 
@@ -61,6 +64,22 @@ class VirtualDoor:
         found = await self._desk.reads.read(self._caller, topic, begin, records_max=records_max, wait_s=wait_s)
         return found.position.to_json(), [(each.shard_id, each.offset, each.value) for each in found.records]
 
+    async def join(self, group: str, topics: list[str], *, session_s: float) -> str:
+        """Return the id of a consumer."""
+        return await self._desk.consumes.join(self._caller, group, topics, session_s=session_s)
+
+    async def dequeue(self, group: str, consumer: str, *, records_max: int, wait_s: float, commit: int) -> Any:
+        """Return the number of a batch, (shard, offset, value) of each record, and the shards that were lost."""
+        found = await self._desk.consumes.dequeue(
+            self._caller, group, consumer, records_max=records_max, wait_s=wait_s, commit=commit
+        )
+        places = [(each.shard_id, each.offset, each.value) for each in found.records]
+        return found.batch, places, [each.shard_id for each in found.lost]
+
+    async def commit(self, group: str, consumer: str, batch: int) -> None:
+        """Commit a batch."""
+        await self._desk.consumes.commit(self._caller, group, consumer, batch)
+
     async def answer(self, request: bytes, method: str) -> bytes:
         """Answer a call."""
         arguments, options = ast.literal_eval(request.decode())
@@ -96,7 +115,7 @@ def virtual_doors(network: Network) -> Any:
         door = VirtualDoor(context)
         process = here()
         service = Service(network, process, f"{process.name}:{PORT}")
-        for method in ("fetch", "send", "send_once", "read"):
+        for method in ("fetch", "send", "send_once", "read", "join", "dequeue", "commit"):
 
             async def call(request: bytes, _: Any, method: str = method) -> bytes:
                 return await door.answer(request, method)
@@ -107,7 +126,10 @@ def virtual_doors(network: Network) -> Any:
     def found(name: str, values: Any) -> tuple[Door, DoorSettings]:
         return Door(name, DoorSettings, opened), DoorSettings(listen=values["listen"])
 
-    with mock.patch.object(rangelog_broker.runtime, "find_door", found):
+    with (
+        mock.patch.object(rangelog_broker.runtime, "find_door", found),
+        mock.patch.object(rangelog_broker.verbs.consume, "MEMBER_SESSION_S", MEMBER_SESSION_S),
+    ):
         yield
 
 

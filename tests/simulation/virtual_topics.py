@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rangelog import Client, ProducerAck
 from rangelog.errors import OffsetTrimmed, ProducerFenced, RangelogError, TopicExists
@@ -25,6 +25,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, topic_pb2
 from tests.simulation.checking import check_copies, check_objects
 from tests.simulation.virtual_broker import VirtualBroker
+from tests.simulation.virtual_consuming import DoorConsuming, has_consuming
 from tests.simulation.virtual_fetching import Fetching
 from tests.simulation.virtual_following import TopicQuery
 from tests.simulation.virtual_forger import Forger, has_forger
@@ -85,8 +86,10 @@ class Topics:
         keeps, seed = self.trims.keeps_all, self.clients.cluster.seed
         self.pipeline = VirtualPipeline(self.clients, topic) if keeps and has_pipeline(seed, KIND_EVERY) else None
         self.resets = VirtualResets(self.clients, topic) if keeps and has_resets(seed, KIND_EVERY) else None
+        brokers = [f"b{number}" for number in range(1, BROKERS + 1)]
+        self.consuming = DoorConsuming(self.clients, topic, brokers, runs=has_consuming(seed, KIND_EVERY))
         self.query = TopicQuery(self, topic)
-        self.fetching = Fetching(self.clients, topic, [f"b{number}" for number in range(1, BROKERS + 1)])
+        self.fetching = Fetching(self.clients, topic, brokers)
         self.readings = [TopicReading(self.clients, f"reader{number}", topic) for number in range(READERS)]
         self.readings.append(DoorReading(self.clients, f"reader{READERS}", topic))
         if chance.random() < 0.65:
@@ -303,7 +306,8 @@ class Topics:
         for shard in shards:
             await self.trims.check_covered(client, shard)
         await self.watermarks.judge(shards, self.sent)
-        for consumer in (driver, self.query, self.group, self.fetching, *self.readings) if self.trims.keeps_all else ():
+        consumers: tuple[Any, ...] = (driver, self.query, self.group, self.consuming, self.fetching, *self.readings)
+        for consumer in consumers if self.trims.keeps_all else ():
             await consumer.judge(shards, found)
         for role in (self.pipeline, self.resets):
             if role is not None:
@@ -454,6 +458,7 @@ def _start_consumers(topics: Topics, driver: TopicDriver) -> None:
     clients.start(f"o-{name}", topics.group.watch())
     if topics.pipeline is not None:
         clients.start(f"y-{name}", topics.pipeline.supervise())
+    clients.start(f"k-{name}-consuming", topics.consuming.supervise())
     if topics.resets is not None:
         clients.start(f"u-{name}", topics.resets.supervise())
         clients.start(f"z-{name}", topics.resets.operate())

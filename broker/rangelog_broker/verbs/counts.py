@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangelog import AppendRecord, TopicRecord
+from rangelog import AppendRecord, GroupRecord, TopicRecord
 from rangelog_server_common.metrics.tally import DurationTally
 
 
@@ -61,7 +61,21 @@ class ReadCounts:
     """Of keys, values, and headers."""
 
 
-def size_of(record: AppendRecord | TopicRecord) -> int:
+@dataclass(slots=True)
+class ConsumeCounts:
+    """The counters of consumers."""
+
+    dequeued_records: int = 0
+    """In answers, repeated ones included."""
+    dequeued_bytes: int = 0
+    """Of keys, values, and headers."""
+    commits: int = 0
+    """Batches that were committed."""
+    expired: int = 0
+    """Consumers that ended by their silence."""
+
+
+def size_of(record: AppendRecord | TopicRecord | GroupRecord) -> int:
     """Return the bytes of a record that limits and quotas count: value, key, and headers."""
     size_bytes = len(record.value) + len(record.key or b"")
     for name, value in (record.headers or {}).items():

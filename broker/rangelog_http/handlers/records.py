@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from rangelog.errors import InvalidArgument, PreconditionFailed
@@ -16,6 +15,7 @@ from rangelog_broker.verbs.record_filter import RecordFilter
 from rangelog_broker.verbs.send import Outcome, Sends
 from rangelog_core.errors import RangelogError
 from rangelog_http.answers import status_of
+from rangelog_http.handlers.aside import Aside
 from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.encodings import decoded
 from rangelog_http.wire.filters import HEADER_START, NAMES, wanted_of
@@ -29,11 +29,8 @@ NAME_HEADER = b"idempotency-key"
 ACKS = ("durable", "none")
 _SENT = frozenset({"key", "key_pointer", "ack", "shard"})
 _READ = frozenset({"from", "limit", "wait_ms"}) | NAMES
-LARGE_BYTES = 32 * 1024
-"""More than that is not decoded or encoded on the loop."""
 ENCODED_WEIGHT = 64
 """So many times its length a compressed body counts."""
-T = TypeVar("T")
 _BYTES = "surrogateescape"
 """Keeps the bytes of a key that is no UTF-8."""
 
@@ -52,10 +49,10 @@ class RecordsAnswer(NamedTuple):
 class RecordHandlers:
     """The handlers of records."""
 
-    def __init__(self, sends: Sends, reads: Reads, settings: HttpSettings) -> None:
+    def __init__(self, sends: Sends, reads: Reads, settings: HttpSettings, aside: Aside) -> None:
         self._sends = sends
         self._reads = reads
-        self._one_large = asyncio.Lock()
+        self._aside = aside
         self._kept = frozenset(name.encode("latin-1", "replace") for name in settings.keep_headers)
         self._pointers = {topic: parse_pointer(text) for topic, text in settings.key_pointers.items()}
 
@@ -76,7 +73,7 @@ class RecordHandlers:
         ack = query.get("ack", ACKS[0])
         if ack not in ACKS:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
-        shard = _number(query, "shard", None, 0, (1 << 64) - 1)
+        shard = number_of(query, "shard", None, 0, (1 << 64) - 1)
         encoding = headers.get(b"content-encoding", b"").decode("latin-1")
         plain, kept_bytes = body, len(body)
         if encoding:
@@ -85,10 +82,7 @@ class RecordHandlers:
             share.keep(kept_bytes)
         content_type = headers.get(b"content-type", b"").decode("latin-1")
         given = self._given(topic, query, headers)
-        if len(plain) <= LARGE_BYTES:
-            found = records_of(plain, content_type, given, send.RECORDS_MAX)
-        else:
-            found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
+        found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
         if found.is_batch:
             share.keep(kept_bytes + len(plain))
         name = headers.get(NAME_HEADER)
@@ -120,8 +114,8 @@ class RecordHandlers:
             caller,
             topic,
             start_of(query.get("from", "earliest")),
-            records_max=_number(query, "limit", 1_000, 1, read.RECORDS_MAX) or 1,
-            wait_s=(_number(query, "wait_ms", 0, 0, int(read.WAIT_S_MAX * 1_000)) or 0) / 1_000,
+            records_max=number_of(query, "limit", 1_000, 1, read.RECORDS_MAX) or 1,
+            wait_s=(number_of(query, "wait_ms", 0, 0, int(read.WAIT_S_MAX * 1_000)) or 0) / 1_000,
             wanted=RecordFilter(*wanted_of(query)),
         )
         token = token_of(found.position)
@@ -133,13 +127,6 @@ class RecordHandlers:
         body = await self._aside(size_bytes, lambda: object_of(found.records, token, found.more))
         return RecordsAnswer(200, "application/json", body, behind)
 
-    async def _aside(self, size_bytes: int, work: Callable[[], T]) -> T:
-        """Return what work returns; what is large runs on a thread, one at a time, so that producers' requests go on."""
-        if size_bytes <= LARGE_BYTES:
-            return work()
-        async with self._one_large:
-            return await asyncio.to_thread(work)
-
     def _given(self, topic: str, query: Query, headers: Mapping[bytes, bytes]) -> Given:
         key: bytes | None = query["key"].encode("utf-8", _BYTES) if "key" in query else None
         kept: dict[str, bytes] = {}
@@ -148,7 +135,7 @@ class RecordHandlers:
             if name == b"x-rangelog-key" and key is None:
                 key = value
             elif name == b"x-rangelog-timestamp-ms":
-                ms = _number({"timestamp_ms": value.decode("latin-1")}, "timestamp_ms", None, 0, 1 << 62)
+                ms = number_of({"timestamp_ms": value.decode("latin-1")}, "timestamp_ms", None, 0, 1 << 62)
             elif name.startswith(HEADER_PREFIX):
                 kept[name[len(HEADER_PREFIX) :].decode("latin-1")] = value
             elif name in self._kept:
@@ -179,7 +166,8 @@ def check_known(query: Mapping[str, str], known: frozenset[str], start: str = ""
             raise InvalidArgument(f"the query has no parameter {name[:40]!r}: there are {', '.join(sorted(known))}")
 
 
-def _number(query: Mapping[str, str], name: str, default: int | None, least: int, most: int) -> int | None:
+def number_of(query: Mapping[str, str], name: str, default: int | None, least: int, most: int) -> int | None:
+    """Return a parameter of a query that is a whole number. Raises InvalidArgument."""
     text = query.get(name)
     if text is None:
         return default

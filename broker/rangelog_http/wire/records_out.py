@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from rangelog import Cut, ProducerAck, TopicRecord
+from rangelog import Cut, GroupRecord, ProducerAck, TopicRecord
 from rangelog.errors import InvalidArgument, RangelogError
 from rangelog_http.wire.filters import time_of
 
@@ -53,7 +53,7 @@ def start_of(text: str) -> str | Cut | datetime:
         ) from None
 
 
-def record_object(record: TopicRecord) -> dict[str, Any]:
+def record_object(record: TopicRecord | GroupRecord) -> dict[str, Any]:
     """Return a record as an object of JSON."""
     made: dict[str, Any] = {
         "shard": record.shard_id,
@@ -67,6 +67,17 @@ def record_object(record: TopicRecord) -> dict[str, Any]:
         for field, text in _text("headers", value).items():
             made.setdefault(field, {})[name] = text
     return made
+
+
+def grouped_object(record: GroupRecord) -> dict[str, Any]:
+    """Return a record of a group, which may read several topics."""
+    return {"topic": record.topic, **record_object(record)}
+
+
+def dequeued_object(batch: int, records: Iterable[GroupRecord], lost: list[dict[str, Any]]) -> bytes:
+    """Return a batch of a consumer, and the shards that were lost before, as one object of JSON."""
+    listed = b",".join(dumped(grouped_object(each)) for each in records)
+    return b'{"batch":%d,"records":[%b],"lost":%b}' % (batch, listed, dumped(lost))
 
 
 def object_of(records: Iterable[TopicRecord], token: str, more: bool) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from rangelog import Client
 from rangelog.testing import FakeCluster
 from rangelog_broker.door import DoorContext
+from rangelog_broker.verbs.consume import Consumes
 from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import Sends
 from rangelog_core.net.principals import Port
@@ -35,9 +36,12 @@ async def client() -> AsyncIterator[Client]:
 async def context(client: Client) -> AsyncIterator[DoorContext]:
     """The broker behind the door."""
     quotas = QuotaGuard()
-    sends = Sends(client, quotas)
+    sends, consumes = Sends(client, quotas), Consumes(client, quotas, "b1")
     nothing = cast(Any, None)
-    yield DoorContext(nothing, nothing, sends, Reads(client, quotas), client, RightsGuard(), quotas, None, None, None)
+    yield DoorContext(
+        nothing, nothing, sends, Reads(client, quotas), client, RightsGuard(), quotas, None, None, None, consumes
+    )
+    await consumes.close()
     await sends.close()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -376,8 +377,13 @@ def test_the_description_is_in_step() -> None:
     """Each operation has a summary and its errors."""
     made = description_of(bare_app())
     assert made == COMMITTED.read_bytes(), "run `python tools/write_openapi.py`"
-    operations = [each for path in json.loads(made)["paths"].values() for each in path.values()]
-    assert len(operations) == 6 and all(each["summary"] and "401" in each["responses"] for each in operations)
+    paths = json.loads(made)["paths"]
+    operations = [each for path in paths.values() for each in path.values()]
+    for path, methods in paths.items():
+        for each in methods.values():
+            named = {one["name"] for one in each.get("parameters", ()) if one["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", path)), path
+    assert len(operations) == 10 + 2 * 13 and all(each["summary"] and "401" in each["responses"] for each in operations)
 
 
 async def test_what_a_reader_wants(call: RestCaller, client: Client) -> None:

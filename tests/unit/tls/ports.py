@@ -19,6 +19,7 @@ from rangelog_broker.door import DoorContext
 from rangelog_broker.rest.server import RestServer
 from rangelog_broker.runtime import bind
 from rangelog_broker.serving.connection import ProducerPort, make_factory
+from rangelog_broker.verbs.consume import Consumes
 from rangelog_broker.verbs.read import Reads
 from rangelog_core.errors import RoleForbids, Unauthorized, UnsupportedVersion, error_from_code
 from rangelog_core.net.channels import Channels
@@ -209,7 +210,8 @@ async def _http(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None, verif
     bound = bind("127.0.0.1:0")
     quotas, nothing = QuotaGuard(), cast(Any, None)
     context = DoorContext(
-        nothing, nothing, nothing, Reads(nothing, quotas), nothing, RightsGuard(), quotas, verifier, None, tls
+        nothing, nothing, nothing, Reads(nothing, quotas), nothing, RightsGuard(), quotas, verifier, None, tls,
+        Consumes(nothing, quotas),
     )  # fmt: skip
     server = await HTTP.open(context, HttpSettings(listen="127.0.0.1:0"), bound)
     stack.push_async_callback(server.close)
