@@ -7,6 +7,7 @@ from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.fetching import FETCHING
+from tests.mutants.files import FILES
 from tests.mutants.frames import FRAMES
 from tests.mutants.groups import GROUPS
 from tests.mutants.harness import HARNESS
@@ -34,6 +35,7 @@ from tests.mutants.tokens import TOKENS
 
 FOCUSED: tuple[Mutant, ...] = (
     *HARNESS,
+    *FILES,
     *REPACKS,
     *TAKEOVERS,
     *PACKING,
