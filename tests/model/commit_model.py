@@ -1,7 +1,7 @@
 """Group commit on files: the product's own `CommitCaller`, and every order of the steps of its callers.
 
-A state is what the callers share, where each of them is, and the file. A write and a flush begin and end in two steps each; each
-of them may fail, and then the next file is opened. A caller may stop to wait for its outcome.
+A state is what the callers share, where each of them is, and the file. A write and a flush begin and end in two steps each;
+each of them may fail, and then the next file is opened. A caller may stop to wait for its outcome.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_r10_r11_every_order_of_the_callers(case: str) -> None:
 
 
 def test_r11_the_search_has_seen_the_narrow_place() -> None:
-    """A winner has found the queue empty, and another enqueues before the flag is reset: such states are among those searched."""
+    """A winner has found the queue empty, and another enqueues before the flag is reset: such states are searched."""
     seen = 0
 
     def note(state: CommitState) -> str:
