@@ -85,7 +85,7 @@ def test_r3_partitions_follow_the_clock_and_a_clock_that_goes_back_reopens_none(
 def test_r7_an_index_has_an_entry_each_interval(tmp_path: Path) -> None:
     stream = WrittenStream(tmp_path, EventStreamProperties(index_interval_bytes=1_000))
     with stream.writer() as writer:
-        for number in range(100):
+        for _ in range(100):
             ack = writer.append(b"x" * 100)
             stream.clock.now_ms += 1
     decoder, found = stream.decoder(ack.path)
@@ -94,7 +94,6 @@ def test_r7_an_index_has_an_entry_each_interval(tmp_path: Path) -> None:
     begins = {each.timestamp_ms: each.offset for each in found}
     assert 8 <= len(index.entries) <= 20
     assert all(begins[entry.timestamp_ms] == entry.offset for entry in index.entries)
-    assert number == 99
 
 
 def test_r4_two_writers_on_one_prefix_the_second_is_refused_and_told_whose_it_is(stream: WrittenStream) -> None:

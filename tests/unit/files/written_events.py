@@ -1,4 +1,4 @@
-"""For tests of writers: a place to write, faults of its file system, and what its files hold, decoded from their bytes alone."""
+"""For tests of writers: a place to write, faults of its file system, and what its files hold, decoded from their bytes."""
 
 from __future__ import annotations
 
