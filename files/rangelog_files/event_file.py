@@ -226,11 +226,12 @@ class EventFileDecoder:
                 f"the time of the block at byte {self._offset} is below that before it", offset=self._offset
             )
 
-    def next_block(self, accepts: Callable[[int], bool] | None = None) -> EventBlock | None:
+    def next_block(self, accepts: Callable[[int], bool] | None = None, begin: int = 0) -> EventBlock | None:
         """Return the next whole block; None: more bytes are needed, or `ended` is set.
 
         Args:
             accepts: Called with the time of a block, in ms: False leaves the block out, and its payload is not waited for.
+            begin: Blocks that end here or before are left out as well.
 
         Raises Corruption where a checksum does not fit, UnsupportedVersion; the same again when it is called again.
         """
@@ -242,7 +243,8 @@ class EventFileDecoder:
                 self.ended = EndMark(self._offset, -head.timestamp_ms)
                 self._pass(HEAD_BYTES)
                 break
-            if accepts is not None and not accepts(head.timestamp_ms):
+            is_behind = self._offset + HEAD_BYTES + head.size <= begin
+            if is_behind or (accepts is not None and not accepts(head.timestamp_ms)):
                 self._last_ms = head.timestamp_ms
                 self._pass(HEAD_BYTES + head.size)
                 continue
