@@ -29,6 +29,7 @@ from rangelog_files.readable_files import ObjectFiles, ReadableFiles
 from rangelog_files.stream_properties import EventStreamProperties
 from rangelog_files.stream_reader import EventStreamReader, ReadPlace, times_from
 from rangelog_files.threaded_writer import ThreadedEventWriter
+from rangelog_files.verifying import VerifiedFile, verify_files
 from rangelog_files.writable_files import WritableFiles, make_directories, typed_errors
 from rangelog_tier.object_store import ObjectStore
 from rangelog_tier.opening import open_object_store
@@ -146,6 +147,10 @@ class EventStore:
         These are the earlier generations, and the partitions whose events are all older than `ttl_s`. For a local directory.
         """
         return await asyncio.to_thread(self._drop_unread)
+
+    async def verify(self) -> list[VerifiedFile]:
+        """Read all files of the present generation, and return what each holds. Raises StreamNotFound, Unavailable."""
+        return await asyncio.to_thread(self._verify)
 
     # ---- writers and readers
 
@@ -270,6 +275,10 @@ class EventStore:
             return properties
 
         return store.update(next_generation)
+
+    def _verify(self) -> list[VerifiedFile]:
+        files, generation = self._readable(), self._present().generation
+        return list(verify_files(files, files.list_files(self.stream, generation)))
 
     def _drop_unread(self) -> list[str]:
         root, properties = self._local(), self._present()
