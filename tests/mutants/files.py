@@ -76,6 +76,6 @@ FILES: tuple[Mutant, ...] = (
     rare("files-linked-folder-followed", "a linked directory leads out of the store", _LOCAL,
          "os.O_DIRECTORY | os.O_NOFOLLOW |", "os.O_DIRECTORY |", _LOCAL_TEST),
     rare("files-verify-any-time", "a block that no reader of its time opens is fine", "rangelog_files.verifying",
-         "            if not path.partition.holds(block.timestamp_ms):\n", "            if False:\n",
+         "                if not self._path.partition.holds(block.timestamp_ms):\n", "                if False:\n",
          "files/test_verifying.py"),
 )  # fmt: skip
