@@ -8,6 +8,7 @@ from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
 from tests.mutants.event_files import EVENT_FILES
 from tests.mutants.fetching import FETCHING
+from tests.mutants.files import FILES
 from tests.mutants.frames import FRAMES
 from tests.mutants.groups import GROUPS
 from tests.mutants.harness import HARNESS
@@ -35,6 +36,7 @@ from tests.mutants.tokens import TOKENS
 
 FOCUSED: tuple[Mutant, ...] = (
     *HARNESS,
+    *FILES,
     *REPACKS,
     *TAKEOVERS,
     *PACKING,
