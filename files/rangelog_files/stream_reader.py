@@ -52,7 +52,7 @@ class EventRecord(NamedTuple):
 
 
 class ReadPlace(NamedTuple):
-    """What is read: the stream, its files and properties, and how."""
+    """The stream that is read, its files and properties, and how."""
 
     stream: str
     files: Callable[[], ReadableFiles]
