@@ -17,6 +17,8 @@ from rangelog_core.errors import UnsupportedVersion
 
 EVENT_FIELDS = ("body", "headers", "key", "timestamp_ms")
 """The fields of an event, in the order of Event."""
+EVENTS = "events"
+"""The field of a payload."""
 EVENT_SCHEMA = json.dumps(
     {
         "type": "record",
@@ -40,13 +42,14 @@ _SIZES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8,
 
 
 class SchemaOfEvents(NamedTuple):
-    """A schema that was checked: the parsed schema of an array of events, the event's own, and what differs from EVENT_SCHEMA.
+    """A schema that was checked: the parsed one of a payload, and what differs from EVENT_SCHEMA.
 
-    `missing`: fields of an event that it does not have. `text_headers`: headers are strings, and become their UTF-8 bytes.
+    `payload`: a record with one field, the array of events. In Avro's encoding a record adds no bytes; fastavro marks a parsed
+    record, and not a parsed array, so each call takes half the time. `missing`: fields of an event that the schema lacks.
+    `text_headers`: headers are strings, and become their UTF-8 bytes.
     """
 
-    array: Any
-    event: Any
+    payload: Any
     missing: tuple[str, ...]
     text_headers: bool
 
@@ -57,14 +60,17 @@ def parse_event_schema(text: str) -> SchemaOfEvents:
         raw = json.loads(text)
         _Walk().size_of(raw, 1)
         missing, text_headers = _shape_of(raw)
-        array: Any = fastavro.parse_schema({"type": "array", "items": raw})
+        array = {"type": "array", "items": raw}
+        payload: Any = fastavro.parse_schema(
+            {"type": "record", "name": "rangelog.files.Payload", "fields": [{"name": EVENTS, "type": array}]}
+        )
     except UnsupportedVersion:
         raise
     except (Exception, RecursionError) as error:
         raise UnsupportedVersion(
             f"the file's schema of events is not one that this program reads: {error!r}"[:500]
         ) from error
-    return SchemaOfEvents(array, array["items"], missing, text_headers)
+    return SchemaOfEvents(payload, missing, text_headers)
 
 
 def _refused(why: str) -> UnsupportedVersion:

@@ -24,7 +24,7 @@ from rangelog_core.limits import (
     TIMESTAMP_MS_MIN,
 )
 from rangelog_core.record import NO_HEADERS
-from rangelog_files.event_schema import EVENT_FIELDS, EVENT_SCHEMA, SchemaOfEvents, parse_event_schema
+from rangelog_files.event_schema import EVENT_FIELDS, EVENT_SCHEMA, EVENTS, SchemaOfEvents, parse_event_schema
 
 BLOCK_EVENTS_MAX = BATCH_RECORDS_MAX
 """Bounds the memory and the time that one block takes."""
@@ -99,7 +99,11 @@ def encode_events(events: Sequence[Event]) -> bytes:
     for event in events:
         check_event(event)
     target = io.BytesIO()
-    fastavro.schemaless_writer(target, DEFAULT_SCHEMA.array, [event._asdict() for event in events])
+    rows = [
+        {"body": body, "headers": headers, "key": key, "timestamp_ms": time_ms}
+        for body, headers, key, time_ms in events
+    ]
+    fastavro.schemaless_writer(target, DEFAULT_SCHEMA.payload, {EVENTS: rows})
     payload = target.getvalue()
     if len(payload) > BLOCK_BYTES_MAX:
         raise RecordTooLarge(f"a block of {len(payload)} bytes: at most {BLOCK_BYTES_MAX}")
@@ -111,9 +115,10 @@ def decode_events(schema: SchemaOfEvents, payload: bytes) -> list[Event]:
     count = event_count(payload)
     source = io.BytesIO(payload)
     try:
-        rows: Any = fastavro.schemaless_reader(source, schema.array, None)
+        decoded: Any = fastavro.schemaless_reader(source, schema.payload, None)
     except Exception as error:  # a decoder in native code: what it raises is not one family
         raise Corruption(f"the events of a block do not fit the schema of the file: {error!r}"[:500]) from error
+    rows = decoded[EVENTS]
     if len(rows) != count or source.tell() != len(payload):
         raise Corruption(f"a block of {len(payload)} bytes does not hold the {count} events that it claims")
     if schema.missing or schema.text_headers:
