@@ -16,7 +16,7 @@ def open_files(url: str, *, create: bool = False, look_interval_s: float = 1.0) 
     Args:
         url: `file:///data/who`: the stream `who` in the directory /data. `s3://bucket/prefix/who?endpoint=…`: to be read only.
         create: Make the stream if it does not exist.
-        look_interval_s: How often properties are read where no notice tells of a change, in seconds.
+        look_interval_s: How often properties are read again, noticed or not, in seconds.
 
     Raises:
         MissingExtra: The extra `files` is not installed.

@@ -1,7 +1,7 @@
 """Two drivers of group commit: threads that wait, and an event loop that gets futures. They may share one queue.
 
 What holds:
-- what `CommitTarget` does, one thread at a time does: the one that has set the flag;
+- a `CommitTarget` is called by one thread at a time: the one that has set the flag;
 - a caller that gives up waiting, or is interrupted, leaves no entry without a thread that will take it;
 - on the loop nothing blocks: the winner's work is done by a thread of the driver's own.
 """
@@ -26,7 +26,7 @@ _IDLE = (CommitStep.WAIT, CommitStep.DONE)
 
 
 class CommitTarget(Protocol[_WriteEvent]):
-    """What writes and flushes: a file. An error of either means that the file is given up, and the next one is begun."""
+    """A file, which writes and flushes. An error of either means that the file is given up, and the next one is begun."""
 
     def write(self, events: Sequence[_WriteEvent]) -> Sequence[object]:
         """Write a group, and return the place of each event. Raises RangelogError: no event of it may count as written."""

@@ -43,7 +43,7 @@ def open_files(
     Args:
         url: `file:///data/who`: the stream `who` in the directory /data. `s3://bucket/prefix/who?endpoint=…`: to be read only.
         create: Make the stream if it does not exist.
-        look_interval_s: How often properties are read where no notice tells of a change, in seconds.
+        look_interval_s: How often properties are read again, noticed or not, in seconds.
         clock_ms: The clock, in ms since 1970.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The files of one writer, one after the other: what a group commit writes to and flushes.
+"""The files of one writer, one after the other, which a group commit writes and flushes.
 
 What holds:
 - nothing is appended to a file of an earlier run: the first event opens the next sequence of its partition;
@@ -10,7 +10,7 @@ What holds:
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -115,7 +115,7 @@ class EventTarget:
         with typed_errors(f"the stream {self.stream!r}"):
             existing = self._own_files(properties.generation)
         path = next_path(self.stream, properties.generation, self.prefix, existing, now_ms, properties.partition_s)
-        about = {"writer": self.prefix, "host": platform.node()}
+        about = {"writer": self.prefix, "host": os.uname().nodename}
         self._file = OpenEventFile(
             self._files, self._root, path, about, index_interval_bytes=properties.index_interval_bytes
         )

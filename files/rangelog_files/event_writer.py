@@ -169,7 +169,7 @@ class EventWriter:
     async def close(self, *, flush: bool = True) -> None:
         """Wait for the outcome of all appends, write the end mark, and leave the prefix. Idempotent.
 
-        `flush`: raise the error of an append whose future nobody has looked at, as the writer's `flush` does.
+        `flush`: raise the first error of an append since the last `flush`, as `flush` does.
         """
         if self._writing is None:
             return

@@ -4,14 +4,14 @@ A caller puts its entry on the queue and tries to set the flag, from false to tr
 takes what is queued, has it written and flushed, marks each outcome, resets the flag, and looks at the queue once more.
 A *loser* waits until its entry is marked, or until a winner that leaves hands it the work.
 
-What holds, in every order of the steps of any callers (`tests/model/commit_model.py` explores all orders of three):
+What holds: in every order of the steps of any callers (`tests/model/commit_model.py` explores all orders of three)
 - an entry is written once, before its caller returns; the entries of one caller are written in the order of its calls;
 - an entry is acked only after a flush that began after its write;
 - no entry is left once every caller is quiet: who cannot set the flag leaves its entry to one that looks after it has reset it;
 - when the write or the flush of a group fails, each entry of the group has the error, and none is acked.
 
 Each call of `CommitCaller.step` reads or writes one thing that callers share; only a set of the flag must be atomic. So the
-steps may be run by threads as they are. What the machine waits for is its driver's: `writing`, `flushing`, `waiting`.
+steps may be run by threads as they are. A write, a flush and a wait are done by the machine's driver.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CommitFlag(Protocol):
 
 
 class CommitStep(Enum):
-    """What a caller does in its next step."""
+    """The next step of a caller."""
 
     ENQUEUE = "enqueue"
     CLAIM = "claim"
@@ -82,7 +82,7 @@ class CommitEntry(Generic[_Event]):
 
 
 class CommitQueue(Generic[_Event]):
-    """What the callers of one file share: the queue and the flag."""
+    """The queue and the flag that the callers of one file share."""
 
     __slots__ = ("bytes_max", "entries", "entries_max", "flag")
 
@@ -95,14 +95,14 @@ class CommitQueue(Generic[_Event]):
         self.bytes_max = bytes_max
 
     def take(self) -> CommitEntry[_Event] | None:
-        """Take the next entry; None: there is none."""
+        """Take the next entry; None: the queue is empty."""
         try:
             return self.entries.popleft()
         except IndexError:
             return None
 
     def head(self) -> CommitEntry[_Event] | None:
-        """Return the next entry without taking it; None: there is none."""
+        """Return the next entry without taking it; None: the queue is empty."""
         try:
             return self.entries[0]
         except IndexError:
@@ -201,7 +201,7 @@ class CommitCaller(Generic[_Event]):
             self.next = CommitStep.CLAIM
 
     def _hand(self) -> None:
-        """Have the caller of the head try to win: it is in a claim that comes after this caller's release."""
+        """The caller of the head tries to win next: its claim comes after this caller's release."""
         assert self._head is not None
         self._head.handed = True
         self._head.wake()

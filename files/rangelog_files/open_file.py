@@ -31,7 +31,7 @@ class OpenEventFile:
         *,
         index_interval_bytes: int = INTERVAL_BYTES_DEFAULT,
     ) -> None:
-        """Make the file, and the directories that lead to it. Raises StorageFull, AccessDenied, Unavailable: there is none."""
+        """Make the file, and the directories that lead to it. Raises StorageFull, AccessDenied, Unavailable."""
         self.path = path
         self.given_up = False
         """Whether a call has failed: the next event belongs in the next file."""

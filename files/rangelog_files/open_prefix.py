@@ -1,4 +1,4 @@
-"""What the writers of a stream of event files have in common: the lock of a prefix, its files, the queue of a group commit.
+"""The part that all writers of a stream of event files share: the lock of a prefix, its files, the queue of a group commit.
 
 What holds: a prefix has one writer at a time; a writer without a prefix of its own has the first free one of the stream's.
 """
@@ -38,7 +38,7 @@ class EventPlace(NamedTuple):
 
 
 class OpenPrefix:
-    """What both writers have: the lock, the files, the queue."""
+    """The lock, the files and the queue of a writer."""
 
     def __init__(self, place: EventPlace, prefix: str | None) -> None:
         """Take the lock of a prefix. Raises PreconditionFailed, StreamNotFound, StorageFull, AccessDenied, InvalidArgument."""

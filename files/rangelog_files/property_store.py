@@ -1,7 +1,7 @@
 """Where the properties of a stream are kept: an object of a store that has compare-and-set, a local directory or a bucket.
 
 What holds: a change is made from the version that was read, or refused; a reader of any moment sees one version as a whole.
-`PropertyWatch` sees a change at the next look where the file system tells of it, and after `interval_s` in any case.
+`PropertyWatch` sees a change at the next look where the file system shows it, and after `interval_s` in any case.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class EventRecord(NamedTuple):
 
 
 class ReadPlace(NamedTuple):
-    """What is read: the stream, its files and properties, and how."""
+    """The stream that is read, its files and properties, and how."""
 
     stream: str
     files: Callable[[], ReadableFiles]
@@ -149,13 +149,11 @@ class EventStreamReader:
     def _look(self) -> None:
         """Open the generation that there is now, or go on in it with another TTL."""
         found = self._place.properties()
-        if self._reader is not None and (found.generation, found.ttl_s) == (
-            self._opened.generation,
-            self._opened.ttl_s,
-        ):
+        same_generation = found.generation == self._opened.generation
+        if self._reader is not None and same_generation and found.ttl_s == self._opened.ttl_s:
             return
         positions = self.position()
-        if self._reader is not None and found.generation != self._opened.generation:
+        if self._reader is not None and not same_generation:
             positions = []
         if self._reader is not None:
             self._left_damaged, self._read_before = self.damaged, self.bytes_read

@@ -1,7 +1,7 @@
 """One writer for a prefix: a file that is locked while its writer lives.
 
-What holds: of two writers on one prefix of one stream, on one machine, the second is refused, and told whose the prefix is. The
-lock ends with its process, however that ends; the file stays, and means nothing by itself.
+What holds: of two writers on one prefix of one stream, on one machine, the second is refused, and the error names the first.
+The lock ends with its process, however that ends; the file stays, and means nothing by itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import platform
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,7 +68,7 @@ class WriterLock:
 
 
 def _owner(now_ms: int) -> bytes:
-    return json.dumps({"host": platform.node(), "pid": os.getpid(), "since_ms": now_ms}).encode()
+    return json.dumps({"host": os.uname().nodename, "pid": os.getpid(), "since_ms": now_ms}).encode()
 
 
 def _told(data: bytes) -> str:

@@ -6,6 +6,7 @@ from tests.mutants.audit import AUDIT
 from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
+from tests.mutants.event_files import EVENT_FILES
 from tests.mutants.fetching import FETCHING
 from tests.mutants.files import FILES
 from tests.mutants.frames import FRAMES
@@ -55,6 +56,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *OPERATIONS,
     *GROUPS,
     *FETCHING,
+    *EVENT_FILES,
     *SENDING,
     *JOURNALS,
     *REPAIRS,

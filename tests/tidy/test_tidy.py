@@ -78,7 +78,7 @@ WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
     "broker": TOPIC_METADATA,
     "controller": NEXT_LAYER,
     "coordinator": NEXT_LAYER,
-    "generation": ("client/rangelog/_consume/", "ctl/pdctl/groups/", "files/", NEXT_LAYER),
+    "generation": ("client/rangelog/_consume/", "ctl/pdctl/groups/", "cli/rangelog_cli/files/", "files/", NEXT_LAYER),
     "lsn": "range_server/",  # of the write-ahead log
     "master": ("client/rangelog/spark/", "jobs/"),  # Spark's own name for where it runs
     "node": "pd/rangelog_pd/consensus/",  # the Raft library's

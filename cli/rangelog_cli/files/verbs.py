@@ -191,7 +191,7 @@ def truncate_verb(location: str, drop: bool, yes: bool, output: str) -> int:
 def export_verb(topic: str, location: str, start: Any, prefix: str | None, session: Session, output: str) -> int:
     """Copy the records of a topic, up to its present end, into event files, with their times, keys and headers.
 
-    The records of a key stay in their order. The stream of event files is made where there is none.
+    The records of a key stay in their order. A stream of event files that does not exist is made.
 
     \b
     Examples:

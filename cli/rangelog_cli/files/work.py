@@ -1,4 +1,4 @@
-"""What the verbs of `rangelog files` do, by the public verbs of event files and of the client."""
+"""The work of the verbs of `rangelog files`, by the public verbs of event files and of the client."""
 
 from __future__ import annotations
 

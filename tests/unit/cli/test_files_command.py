@@ -44,11 +44,13 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_shows_an_example(typed: Typed, verb: str) -> None:
+    """Each verb's help shows how it is called."""
     out = typed(verb, "--help")
     assert "Examples:" in out and f"rangelog files {verb} " in out
 
 
 def test_a_stream_is_made_appended_to_and_read(typed: Typed) -> None:
+    """Properties, key and header are kept; a time, a key and a limit choose events."""
     made = typed.data("create", "data/who", "--ttl", "7d", "--partition", "1h", "--writers", "3")
     assert (made["ttl_s"], made["partition_s"], made["writers"], made["generation"]) == (604_800.0, 3_600, 3, 1)
     assert typed.data("append", "data/who", "on", "off", "--key", "lamp", "--header", "a=b")["events"] == 2
@@ -63,6 +65,7 @@ def test_a_stream_is_made_appended_to_and_read(typed: Typed) -> None:
 
 
 def test_what_read_prints_as_json_append_takes(typed: Typed, tmp_path: Path) -> None:
+    """A key, a header, a time and bytes that are no text come back as they were."""
     typed("create", "data/a")
     typed("create", "data/b")
     line = '{"key": "k", "value": {"base64": "AAH/"}, "headers": {"h": "1"}, "timestamp_ms": 1700000000000}\n'
@@ -76,6 +79,7 @@ def test_what_read_prints_as_json_append_takes(typed: Typed, tmp_path: Path) -> 
 
 
 def test_a_bad_line_is_named_and_those_before_it_are_in(typed: Typed, tmp_path: Path) -> None:
+    """The message has the line's number, and the lines before it are on the disk."""
     typed("create", "data/who")
     (tmp_path / "lines").write_text('{"value": "1"}\nno json\n')
     typed.fails("append", "data/who", "--file", "lines", "--format", "json")
@@ -84,6 +88,7 @@ def test_a_bad_line_is_named_and_those_before_it_are_in(typed: Typed, tmp_path: 
 
 
 def test_verify_says_what_each_file_holds_and_fails_for_a_damaged_one(typed: Typed, tmp_path: Path) -> None:
+    """A flipped byte is damage, a missing tail is not; a reader may leave the damaged file."""
     typed("create", "data/who")
     for number in range(2):
         typed("append", "data/who", f"value {number}")
@@ -104,6 +109,7 @@ def test_verify_says_what_each_file_holds_and_fails_for_a_damaged_one(typed: Typ
 
 
 def test_truncate(typed: Typed, tmp_path: Path) -> None:
+    """No earlier event is read; with --drop the files are gone as well; it asks first."""
     typed("create", "data/who")
     typed("append", "data/who", "old")
     typed.fails("truncate", "data/who")
@@ -130,6 +136,7 @@ def test_truncate(typed: Typed, tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_is_one_line(typed: Typed, arguments: list[str], part: str) -> None:
+    """One line names the mistake, with the documented exit code."""
     typed("create", "data/who")
     typed.fails(*arguments)
     assert typed.code in (1, 2)

@@ -81,6 +81,7 @@ def _one_in_flush_and_many_queued(
 
 
 def test_r9_callers_that_wait_for_one_flush_share_the_next(pool: ThreadPoolExecutor) -> None:
+    """Twelve callers that queue behind a flush have the second one together."""
     target, futures, _ = _one_in_flush_and_many_queued(pool, 12)
     target.open.set()
     assert sorted(each.result(60) for each in futures) == list(range(13))  # type: ignore[type-var]
@@ -88,6 +89,7 @@ def test_r9_callers_that_wait_for_one_flush_share_the_next(pool: ThreadPoolExecu
 
 
 def test_r10_each_event_once_before_its_return_in_the_order_of_its_thread(pool: ThreadPoolExecutor) -> None:
+    """Sixteen threads, 200 events each, against a target that two threads must not enter."""
     _, target, commits = _made()
 
     def caller(number: int) -> None:
@@ -104,6 +106,7 @@ def test_r10_each_event_once_before_its_return_in_the_order_of_its_thread(pool: 
 
 
 def test_r11_a_failed_flush_errors_each_event_of_its_group_and_no_other(pool: ThreadPoolExecutor) -> None:
+    """The group before it is acked, and so is the one after it."""
     target, futures, commits = _one_in_flush_and_many_queued(pool, 7)
     fails = iter([False, True, False])
 
@@ -122,6 +125,7 @@ def test_r11_a_failed_flush_errors_each_event_of_its_group_and_no_other(pool: Th
 
 
 def test_r10_a_caller_whose_time_is_up_leaves_no_event_behind(pool: ThreadPoolExecutor) -> None:
+    """Its outcome is unknown, and its event is written by the others."""
     target, futures, commits = _one_in_flush_and_many_queued(pool, 1)
     with pytest.raises(AppendTimeout) as caught:
         commits.append((50, 0), 1, 0.0)
@@ -133,6 +137,7 @@ def test_r10_a_caller_whose_time_is_up_leaves_no_event_behind(pool: ThreadPoolEx
 
 
 def test_r10_a_winner_that_is_interrupted_leaves_the_flag_free(pool: ThreadPoolExecutor) -> None:
+    """Ctrl-C in a flush ends that caller alone."""
     target, futures, commits = _one_in_flush_and_many_queued(pool, 3)
     interrupts = iter([True, False, False])
 
@@ -148,6 +153,7 @@ def test_r10_a_winner_that_is_interrupted_leaves_the_flag_free(pool: ThreadPoolE
 
 
 def test_r10_an_unknown_error_of_the_disk_is_everyones_and_unknown(pool: ThreadPoolExecutor) -> None:
+    """A defect of the target is raised where it happened; the others get InternalError."""
     target, futures, _ = _one_in_flush_and_many_queued(pool, 3)
     fails = iter([False, True])
 
@@ -163,6 +169,7 @@ def test_r10_an_unknown_error_of_the_disk_is_everyones_and_unknown(pool: ThreadP
 
 
 async def test_r10_on_a_loop_futures_are_resolved_in_order_after_their_flush() -> None:
+    """2,000 futures, fewer flushes."""
     target = NotingTarget()
     commits: LoopCommits[Event] = LoopCommits(CommitQueue(threading.Lock()), target)
     futures = [commits.submit((0, number), 10) for number in range(2_000)]
@@ -174,6 +181,7 @@ async def test_r10_on_a_loop_futures_are_resolved_in_order_after_their_flush() -
 
 
 async def test_r10_on_a_loop_a_cancelled_future_takes_nothing_back() -> None:
+    """Its event is written all the same, and the others have their outcomes."""
     target = NotingTarget()
     target.open.clear()
     commits: LoopCommits[Event] = LoopCommits(CommitQueue(threading.Lock()), target)
@@ -185,6 +193,7 @@ async def test_r10_on_a_loop_a_cancelled_future_takes_nothing_back() -> None:
 
 
 async def test_r11_on_a_loop_a_failed_flush_errors_each_future_of_its_group() -> None:
+    """The future of the group before it has its place."""
     target = NotingTarget()
     target.open.clear()
     commits: LoopCommits[Event] = LoopCommits(CommitQueue(threading.Lock()), target)
@@ -206,6 +215,7 @@ async def test_r11_on_a_loop_a_failed_flush_errors_each_future_of_its_group() ->
 
 
 async def test_r10_threads_and_a_loop_share_one_queue() -> None:
+    """Both drivers over one queue: each keeps its order."""
     queue, target, commits = _made()
     on_loop: LoopCommits[Event] = LoopCommits(queue, target)
 

@@ -42,6 +42,7 @@ async def _values(store: EventStore, **options: object) -> list[bytes]:
 
 
 async def test_r6_what_is_written_is_read_with_times_keys_and_headers(store: EventStore) -> None:
+    """An event without a time of its own has that of its block."""
     async with store.writer() as writer:
         ack = await writer.append(b"a", key=b"k", headers={"h": b"1"}, timestamp=datetime(2020, 1, 1, tzinfo=UTC))
         await writer.append(b"b")
@@ -53,6 +54,7 @@ async def test_r6_what_is_written_is_read_with_times_keys_and_headers(store: Eve
 
 
 async def test_r13_a_reader_that_follows_sees_two_writers(store: EventStore) -> None:
+    """Twenty events of two writers while both are open; a later reader goes on at its position."""
     async with store.writer() as one, store.writer() as two:
         reader = store.reader(follow=True)
         events = reader.__aiter__()
@@ -66,6 +68,7 @@ async def test_r13_a_reader_that_follows_sees_two_writers(store: EventStore) -> 
 
 
 async def test_r14_a_read_that_is_cancelled_loses_nothing(store: EventStore) -> None:
+    """A wait that ran out, and then the event."""
     async with store.writer() as writer:
         batches = store.reader(follow=True).batches()
         with pytest.raises(TimeoutError):
@@ -76,6 +79,7 @@ async def test_r14_a_read_that_is_cancelled_loses_nothing(store: EventStore) -> 
 
 
 async def test_starts(tmp_path: Path) -> None:
+    """Times, shares, and starts that are refused."""
     clock = StoodClock()
     async with open_files(f"file://{tmp_path}/who", create=True, clock_ms=clock) as store:
         async with store.writer() as writer:
@@ -103,6 +107,7 @@ async def test_starts(tmp_path: Path) -> None:
 
 
 async def test_r22_a_truncation_hides_all_events_before_it(store: EventStore) -> None:
+    """A new reader sees none of them, and an open writer goes on in the new generation."""
     async with store.writer() as writer:
         await writer.append(b"old")
         assert await store.truncate() == 2
@@ -155,6 +160,7 @@ async def test_r22_truncated_under_load_by_two_callers(store: EventStore) -> Non
 
 
 async def test_r22_a_reader_that_follows_goes_on_in_the_next_generation(store: EventStore) -> None:
+    """Without being opened again."""
     async with store.writer() as writer:
         await writer.append(b"old")
         reader = store.reader(follow=True)
@@ -167,6 +173,7 @@ async def test_r22_a_reader_that_follows_goes_on_in_the_next_generation(store: E
 
 
 async def test_r22_dropped_generations_are_removed(store: EventStore, tmp_path: Path) -> None:
+    """Their directories are gone, and the open writer is not disturbed."""
     async with store.writer() as writer:
         await writer.append(b"old")
         await store.truncate()
@@ -179,6 +186,7 @@ async def test_r22_dropped_generations_are_removed(store: EventStore, tmp_path: 
 async def test_r22_files_without_properties_are_read_in_their_last_generation(
     store: EventStore, tmp_path: Path
 ) -> None:
+    """Copied files have none; a stream made over them keeps the generation."""
     async with store.writer() as writer:
         await writer.append(b"old")
         await store.truncate()
@@ -192,6 +200,7 @@ async def test_r22_files_without_properties_are_read_in_their_last_generation(
 
 
 async def test_r23_of_two_changes_from_one_version_one_wins(store: EventStore) -> None:
+    """The other one raises PreconditionFailed and changes nothing."""
     version = (await store.properties()).version
     results = await asyncio.gather(
         *(store.change_properties(version, writers=number) for number in (3, 4)), return_exceptions=True
@@ -203,11 +212,13 @@ async def test_r23_of_two_changes_from_one_version_one_wins(store: EventStore) -
 
 
 async def test_r23_changes_of_any_version_are_all_made(store: EventStore) -> None:
+    """Ten at once are ten versions."""
     await asyncio.gather(*(store.change_properties(writers=number + 1) for number in range(10)))
     assert (await store.properties()).version == 11
 
 
 def test_r23_a_lost_notice_costs_one_interval(tmp_path: Path) -> None:
+    """The file looks unchanged, and yet is read again after the interval."""
     stream = WrittenStream(tmp_path)
     now_s = 0.0
     same = os.stat(tmp_path)
@@ -220,6 +231,7 @@ def test_r23_a_lost_notice_costs_one_interval(tmp_path: Path) -> None:
 
 
 def test_r23_a_change_is_seen_at_the_next_look(tmp_path: Path) -> None:
+    """Each of twenty truncations, without waiting."""
     stream = WrittenStream(tmp_path)
     watch = stream.watch()
     for generation in range(1, 20):
@@ -228,6 +240,7 @@ def test_r23_a_change_is_seen_at_the_next_look(tmp_path: Path) -> None:
 
 
 async def test_r24_ttl_is_changed_while_it_is_read(tmp_path: Path) -> None:
+    """A reader that follows, new readers, and the removal of what is too old."""
     clock = StoodClock()
     opened = open_files(f"file://{tmp_path}/who", create=True, look_interval_s=0.0, clock_ms=clock)
     async with opened as store, store.writer() as writer:
@@ -250,6 +263,7 @@ async def test_r24_ttl_is_changed_while_it_is_read(tmp_path: Path) -> None:
 
 
 async def test_r24_writers_are_added_and_removed_without_loss(store: EventStore) -> None:
+    """A writer too many is refused with a known outcome, and the acked events stay."""
     await store.change_properties(writers=1)
     async with store.writer() as one:
         with pytest.raises(PreconditionFailed, match="1 writers"):
@@ -272,6 +286,7 @@ async def test_r24_writers_are_added_and_removed_without_loss(store: EventStore)
     "values", [{"generation": 7}, {"ttl_s": 0}, {"ttl_s": "1"}, {"writers": 0}, {"writers": True}, {"partition_s": -1}]
 )
 async def test_r23_a_bad_property_is_refused(store: EventStore, values: dict[str, object]) -> None:
+    """Before anything is changed."""
     with pytest.raises(ConfigInvalid):
         await store.change_properties(**values)  # type: ignore[arg-type]
     assert (await store.properties()).version == 1
@@ -283,11 +298,13 @@ async def test_r23_a_bad_property_is_refused(store: EventStore, values: dict[str
      b'{"version": 1, "generation": 99999999999999999999}', b" " * 100_000],
 )  # fmt: skip
 def test_r23_a_damaged_file_of_properties_is_named(data: bytes) -> None:
+    """A typed error, however it is damaged."""
     with pytest.raises(Corruption, match=r"who/properties\.json"):
         decode_properties(data, "who/properties.json")
 
 
 def test_r23_unknown_properties_are_kept() -> None:
+    """Those of a later version outlive a change by this one."""
     found = decode_properties(b'{"version": 1, "generation": 2, "owner": "me"}', "x")
     assert decode_properties(found.changed(ttl_s=5).truncated().encode(), "x").others == {"owner": "me"}
 
@@ -297,11 +314,13 @@ def test_r23_unknown_properties_are_kept() -> None:
 
 @pytest.mark.parametrize("url", ["", "who", "http://a/b", "file://host/a/b", "file:///who", "file://", "s3:"])
 def test_a_bad_url_is_refused(url: str) -> None:
+    """By a typed error, as the function is called."""
     with pytest.raises((ConfigInvalid, InvalidArgument)):
         rangelog.open_files(url)
 
 
 async def test_a_stream_is_made_once_and_not_by_who_only_opens_it(tmp_path: Path) -> None:
+    """A reader and a writer of a missing stream leave no directory behind."""
     async with rangelog.open_files(f"file://{tmp_path}/who") as store:
         with pytest.raises(StreamNotFound):
             await _values(store)
@@ -315,6 +334,7 @@ async def test_a_stream_is_made_once_and_not_by_who_only_opens_it(tmp_path: Path
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MissingExtra, as the function is called."""
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(MissingExtra, match=r"pip install 'rangelog\[files\]'"):
         rangelog.open_files("file:///data/who")

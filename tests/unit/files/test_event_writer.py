@@ -36,6 +36,7 @@ def stream(tmp_path: Path) -> WrittenStream:
 
 
 def test_r5_each_start_opens_the_next_sequence_and_old_files_stay(stream: WrittenStream) -> None:
+    """Five starts: 000000 to 000004, and no byte of an earlier file changes."""
     before: dict[str, bytes] = {}
     for number in range(5):
         with stream.writer() as writer:
@@ -48,12 +49,14 @@ def test_r5_each_start_opens_the_next_sequence_and_old_files_stay(stream: Writte
 
 
 def test_r5_a_writer_without_an_event_makes_no_file(stream: WrittenStream) -> None:
+    """Opening takes the lock alone."""
     with stream.writer():
         pass
     assert stream.paths() == []
 
 
 def test_r6_a_closed_file_has_an_end_mark_with_its_time(stream: WrittenStream) -> None:
+    """An open one has no end mark; key, header and time are in the file."""
     with stream.writer() as writer:
         ack = writer.append(b"a", key=b"k", headers={"h": b"1"}, timestamp=1_700_000_000_000)
         assert stream.decoder(ack.path)[0].ended is None
@@ -65,11 +68,14 @@ def test_r6_a_closed_file_has_an_end_mark_with_its_time(stream: WrittenStream) -
 
 
 def test_r3_partitions_follow_the_clock_and_a_clock_that_goes_back_reopens_none(stream: WrittenStream) -> None:
+    """Over midnight, an hour back, and a start while it is back."""
     stream.clock.now_ms = START_MS + DAY_MS - 1
     with stream.writer() as writer:
         first = writer.append(b"late")
         stream.clock.now_ms += 1
         second = writer.append(b"next day")
+        stream.clock.now_ms += 600_000
+        later = writer.append(b"ten minutes later")
         stream.clock.now_ms -= 3_600_000
         third = writer.append(b"an hour back")
     with stream.writer() as writer:
@@ -77,12 +83,14 @@ def test_r3_partitions_follow_the_clock_and_a_clock_that_goes_back_reopens_none(
     assert first.path == f"{FOLDER}/file.0.000000.dat"
     next_day = f"{STREAM}/00001/1401494400.86400"
     assert [each.path for each in (second, third, fourth)] == [f"{next_day}/file.0.00000{n}.dat" for n in (0, 0, 1)]
-    times = [each.timestamp_ms for each in (first, second, third, fourth)]
+    times = [each.timestamp_ms for each in (first, second, later, third)]
     assert times == sorted(times)
+    assert fourth.timestamp_ms >= second.timestamp_ms
     assert stream.decoder(first.path)[0].ended is not None, "the file of the day before has no end mark"
 
 
 def test_r7_an_index_has_an_entry_each_interval(tmp_path: Path) -> None:
+    """About ten entries for 100 blocks, and each is the place of a block."""
     stream = WrittenStream(tmp_path, EventStreamProperties(index_interval_bytes=1_000))
     with stream.writer() as writer:
         for _ in range(100):
@@ -97,6 +105,7 @@ def test_r7_an_index_has_an_entry_each_interval(tmp_path: Path) -> None:
 
 
 def test_r4_two_writers_on_one_prefix_the_second_is_refused_and_told_whose_it_is(stream: WrittenStream) -> None:
+    """Until the first is closed; another prefix is free."""
     with stream.writer("a"):
         with pytest.raises(PreconditionFailed, match=f"process {os.getpid()} on "), stream.writer("a"):
             pass
@@ -108,6 +117,7 @@ def test_r4_two_writers_on_one_prefix_the_second_is_refused_and_told_whose_it_is
 
 
 def test_r4_writers_without_a_prefix_share_no_file(stream: WrittenStream) -> None:
+    """Each takes the first free number."""
     with stream.writer(None) as one, stream.writer(None) as two:
         assert one.append(b"1").path != two.append(b"2").path
         assert (one.prefix, two.prefix) == ("file.0", "file.1")
@@ -116,6 +126,7 @@ def test_r4_writers_without_a_prefix_share_no_file(stream: WrittenStream) -> Non
 
 
 def test_r8_an_ack_comes_after_the_flush_of_the_file_and_of_the_names_that_lead_to_it(stream: WrittenStream) -> None:
+    """By the calls of the file system, in their order."""
     with stream.writer() as writer:
         stream.files.calls.clear()
         writer.append(b"1")
@@ -176,6 +187,7 @@ def _appended(stream: WrittenStream) -> tuple[list[bytes], list[tuple[bytes, Ran
 
 
 def test_r11_after_a_failed_flush_the_file_is_given_up(stream: WrittenStream) -> None:
+    """It gets no further byte and no end mark; the next event is in the next sequence."""
     with stream.writer() as writer:
         first = writer.append(b"1")
         stream.files.fails = lambda call, at: errno.EIO if call == "flush" else None
@@ -191,6 +203,7 @@ def test_r11_after_a_failed_flush_the_file_is_given_up(stream: WrittenStream) ->
 
 
 def test_a_full_disk_is_not_filled_with_empty_files(stream: WrittenStream) -> None:
+    """Three tries leave no file."""
     stream.files.fails = lambda call, at: errno.ENOSPC if call == "write" else None
     with stream.writer() as writer:
         for _ in range(3):
@@ -200,6 +213,7 @@ def test_a_full_disk_is_not_filled_with_empty_files(stream: WrittenStream) -> No
 
 
 def test_r7_an_index_that_cannot_be_written_costs_no_event(tmp_path: Path) -> None:
+    """The index ends there, and the event file goes on."""
     stream = WrittenStream(tmp_path, EventStreamProperties(index_interval_bytes=1))
     with stream.writer() as writer:
         writer.append(b"1")
@@ -213,6 +227,7 @@ def test_r7_an_index_that_cannot_be_written_costs_no_event(tmp_path: Path) -> No
 
 
 def test_a_symbolic_link_inside_a_store_is_not_followed(stream: WrittenStream, tmp_path: Path) -> None:
+    """A generation that is a link: refused, and nothing is made behind it."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (stream.root / STREAM / "00001").symlink_to(elsewhere)
@@ -223,12 +238,14 @@ def test_a_symbolic_link_inside_a_store_is_not_followed(stream: WrittenStream, t
 
 @pytest.mark.parametrize("prefix", ["..", "a/b", "", ".hidden", "a\x00b", "é", "x" * 300])
 def test_a_bad_prefix_is_refused_before_anything_is_made(stream: WrittenStream, prefix: str) -> None:
+    """No lock file either."""
     with pytest.raises(InvalidArgument), stream.writer(prefix):
         pass
     assert not list(stream.root.glob(f"{STREAM}/.control/*"))
 
 
 def test_one_bad_event_is_refused_alone(stream: WrittenStream) -> None:
+    """Too large, of a wrong type, or with a time in seconds; the next one is written."""
     with stream.writer() as writer:
         with pytest.raises(RecordTooLarge):
             writer.append(bytes(2 << 20))
@@ -243,6 +260,7 @@ def test_one_bad_event_is_refused_alone(stream: WrittenStream) -> None:
 
 
 def test_a_stream_that_does_not_exist_has_no_writer(stream: WrittenStream) -> None:
+    """StreamNotFound, as the writer is opened."""
     (stream.root / STREAM / "properties.json").unlink()
     with pytest.raises(StreamNotFound), stream.writer():
         pass
@@ -256,6 +274,7 @@ def _loop_writer(stream: WrittenStream, bytes_max: int = 1 << 20) -> EventWriter
 
 
 async def test_r10_on_a_loop_events_are_in_order_and_share_flushes(stream: WrittenStream) -> None:
+    """3,000 submits at once, and a batch with a key and a time."""
     async with _loop_writer(stream) as writer:
         futures = [writer.submit(b"%d" % number) for number in range(3_000)]
         await writer.flush()
@@ -268,6 +287,7 @@ async def test_r10_on_a_loop_events_are_in_order_and_share_flushes(stream: Writt
 
 
 async def test_on_a_loop_an_error_is_told_by_future_by_flush_and_by_close(stream: WrittenStream) -> None:
+    """Once each, and a second close is quiet."""
     stream.files.fails = lambda call, at: errno.ENOSPC if call == "flush" else None
     writer = _loop_writer(stream)
     await writer.open()
@@ -285,6 +305,7 @@ async def test_on_a_loop_an_error_is_told_by_future_by_flush_and_by_close(stream
 
 
 async def test_on_a_loop_the_bytes_in_flight_are_bounded(stream: WrittenStream) -> None:
+    """Overloaded without `ready`; `append` waits by itself."""
     async with _loop_writer(stream, 10_000) as writer:
         with pytest.raises(Overloaded):
             for _ in range(1_000):
@@ -295,6 +316,7 @@ async def test_on_a_loop_the_bytes_in_flight_are_bounded(stream: WrittenStream) 
 
 
 async def test_on_a_loop_two_writers_on_one_prefix(stream: WrittenStream) -> None:
+    """The second one is refused as it is opened."""
     async with EventWriter(stream.place, "a", inflight_bytes_max=1, append_timeout_s=60.0) as writer:
         await writer.append(b"1")
         with pytest.raises(PreconditionFailed, match="has a writer"):
