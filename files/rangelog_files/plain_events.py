@@ -87,9 +87,9 @@ def _rest(payload: bytes, at: int) -> tuple[int, bytes | None, int | None]:
     if kind == 2:
         at, left = _long_number(payload, at)
         key = payload[at : at + (left >> 1)]
-        if left & 1 or len(key) != left >> 1:
-            raise ValueError("a key that does not fit")
-        at += left >> 1
+        if left & 1:
+            raise ValueError("a key of a negative size")
+        at += left >> 1  # of one that does not fit this is behind the payload, and the next byte is missing
     elif kind:
         raise ValueError("neither null nor a key")
     kind = payload[at]

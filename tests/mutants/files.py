@@ -32,8 +32,6 @@ FILES: tuple[Mutant, ...] = (
          "    if len(rows) != count or source.tell() != len(payload):\n", "    if len(rows) != count:\n", _FILE_TEST),
     rare("files-plain-size", "the body of an event that does not fit its block is cut short", "rangelog_files.plain_events",
          "    return found if payload[at:] == b\"\\0\" else None\n", "    return found\n", "files/test_plain_events.py"),
-    rare("files-plain-key-cut", "a key that does not fit its block is cut short", "rangelog_files.plain_events",
-         "        if left & 1 or len(key) != left >> 1:\n", "        if left & 1:\n", "files/test_plain_events.py"),
     rare("files-plain-sign", "times before 1970 are times behind it", "rangelog_files.plain_events",
          "        timestamp_ms = left >> 1 ^ -(left & 1)\n", "        timestamp_ms = left >> 1\n",
          "files/test_plain_events.py"),
