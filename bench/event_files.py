@@ -1,168 +1,160 @@
-"""Event files on a real disk: events per second and latency by threads, beside the flushes that the disk does alone.
+"""Event files: how fast they are read and written on this machine, and how little of them a time range needs.
 
-    python bench/event_files.py [--directory DIR] [--seconds 3] [--rounds 3] [--flush-ms 10]
+    .venv/bin/python bench/event_files.py --data-dir build/bench --events 600000 --seconds 3
 
-Each round measures the disk (a write of the same bytes and a flush, by one thread) and then 1, 8 and 64 threads, so that
-figures and bound are of the same moment; the medians of the rounds are printed. The last line has 1 and 4 writer processes,
-whose flushes take `--flush-ms` more each: as on disks of their own, of which this machine may have only one.
+Reading: events of 100 B, by the size of blocks, as batches of the reader's core and as records of the SDK; events per second of
+time and of processor time, medians of `--rounds`. A day of thirty: the share of the bytes that is read. Writing: threads that
+append events of 100 B and wait for each ack; a flush alone beside it. A line of JSON for each figure.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import asyncio
+import json
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from rangelog_files.event_store import open_files
-from rangelog_files.open_prefix import EventPlace
-from rangelog_files.property_store import PROPERTIES_NAME, PropertyStore, PropertyWatch
-from rangelog_files.threaded_writer import ThreadedEventWriter
-from rangelog_files.writable_files import WritableFiles
-from rangelog_tier.file_store import FileStore
+import rangelog
+from rangelog_files.block_filters import TimeFilter
+from rangelog_files.event_file import EventFileWriter
+from rangelog_files.event_reader import EventReader
+from rangelog_files.events import Event
+from rangelog_files.index_file import IndexWriter
+from rangelog_files.layout import EventPath, TimePartition
+from rangelog_files.local_files import LocalFiles
+from rangelog_files.merging import MergingCore
 
-BODY = bytes(100)
+EVENT_BYTES = 100
+DAY_S = 86_400
+DAYS = 30
 STREAM = "bench"
 
 
-class Rate(NamedTuple):
-    """What some threads did."""
-
-    events_per_s: float
-    events_per_flush: float
-    p50_ms: float
-    p99_ms: float
+def emit(what: str, **figures: float | int | str) -> None:
+    """Print one figure."""
+    print(json.dumps({"what": what, **figures}), flush=True)
 
 
-class SlowFlushes(WritableFiles):
-    """The file system of a disk whose flushes take so much longer."""
-
-    def __init__(self, more_s: float) -> None:
-        self._more_s = more_s
-
-    def flush(self, descriptor: int) -> None:
-        """Flush, and then wait."""
-        super().flush(descriptor)
-        time.sleep(self._more_s)
-
-
-def flushes(directory: Path, seconds: float) -> Rate:
-    """Return what the disk does alone: a small write and a flush, again and again."""
-    files, path = WritableFiles(), directory / f"flushes-{time.monotonic_ns()}"
-    descriptor = files.create(path)
-    taken: list[float] = []
-    end_s = time.perf_counter() + seconds
-    while time.perf_counter() < end_s:
-        began_s = time.perf_counter()
-        files.write(descriptor, BODY)
-        files.flush(descriptor)
-        taken.append(time.perf_counter() - began_s)
-    files.close(descriptor)
-    files.remove(path)
-    return _rate(taken, len(taken), seconds)
+def write_days(directory: Path, events: int, per_block: int, days: int) -> None:
+    """Write a file for each day, with an equal share of the events."""
+    for day in range(days):
+        path = EventPath(STREAM, 1, TimePartition(day * DAY_S, DAY_S), "a", 0)
+        (directory / path.folder).mkdir(parents=True)
+        file, index = EventFileWriter(path.data_path), IndexWriter(path.data_path)
+        blocks = max(1, events // days // per_block)
+        block = [Event(os.urandom(EVENT_BYTES)) for _ in range(per_block)]
+        with (directory / path.data_path).open("wb") as data, (directory / path.index_path).open("wb") as entries:
+            data.write(file.begin())
+            entries.write(index.begin())
+            for number in range(blocks):
+                time_ms = (day * DAY_S + DAY_S * number // blocks) * 1_000
+                entries.write(index.block(time_ms, file.offset))
+                data.write(file.block(time_ms, block))
+            data.write(file.end((day + 1) * DAY_S * 1_000 - 1))
 
 
-def _rate(taken: list[float], groups: int, seconds: float) -> Rate:
-    taken = sorted(taken)
-    return Rate(
-        len(taken) / seconds, len(taken) / max(1, groups), taken[len(taken) // 2] * 1_000,
-        taken[int(len(taken) * 0.99)] * 1_000,
-    )  # fmt: skip
+def read_batches(directory: Path, times: TimeFilter) -> tuple[int, int]:
+    """Read by the core; return how many events, and how many bytes were read for them."""
+    reader = EventReader(LocalFiles(directory), MergingCore(STREAM, 1, times=times))
+    count = 0
+    while (batch := reader.next_batch()) is not None:
+        count += len(batch.events)
+    return count, reader.bytes_read
 
 
-def appends(writer: ThreadedEventWriter, threads: int, seconds: float) -> Rate:
-    """Return what so many threads append, each of which waits for its ack."""
-    taken: list[list[float]] = [[] for _ in range(threads)]
-    before, end_s = writer.groups, time.perf_counter() + seconds
+def read_records(directory: Path) -> int:
+    """Read by the SDK; return how many events."""
 
-    def append(number: int) -> None:
-        own = taken[number]
-        while (began_s := time.perf_counter()) < end_s:
-            writer.append(BODY)
-            own.append(time.perf_counter() - began_s)
+    async def run() -> int:
+        async with rangelog.open_files(f"{directory.as_uri()}/{STREAM}") as store:
+            return sum([len(records) async for records in store.reader().batches()])
 
-    running = [threading.Thread(target=append, args=(number,)) for number in range(threads)]
-    for each in running:
-        each.start()
-    for each in running:
-        each.join()
-    return _rate([one for own in taken for one in own], writer.groups - before, seconds)
+    return asyncio.run(run())
 
 
-def by_threads(directory: Path, seconds: float, rounds: int) -> dict[str, Rate]:
-    """Return the medians of the disk alone and of each number of threads."""
-    found: dict[str, list[Rate]] = {}
-    with open_files(f"file://{directory}/{STREAM}", create=True) as store:
-        for _ in range(rounds):
-            found.setdefault("flushes", []).append(flushes(directory, seconds / 2))
-            for threads in (1, 8, 64):
-                with store.threaded_writer() as writer:
-                    writer.append(BODY)
-                    found.setdefault(f"{threads} threads", []).append(appends(writer, threads, seconds))
-    return {name: Rate(*map(statistics.median, zip(*rates, strict=True))) for name, rates in found.items()}
+def read_all(kind: str, directory: Path) -> int:
+    """Read all events; return how many."""
+    return read_batches(directory, TimeFilter())[0] if kind == "batches" else read_records(directory)
 
 
-def _process(directory: str, flush_s: float, seconds: float, ready: object, results: object) -> None:
-    root = Path(directory)
-    store = PropertyStore(FileStore(root), STREAM)
-    place = EventPlace(
-        root, STREAM, SlowFlushes(flush_s), lambda: PropertyWatch(store, root / STREAM / PROPERTIES_NAME),
-        lambda: time.time_ns() // 1_000_000,
-    )  # fmt: skip
-    with ThreadedEventWriter(place, f"p{os.getpid()}", append_timeout_s=30.0) as writer:
-        writer.append(BODY)
-        ready.wait()  # type: ignore[attr-defined]
-        results.put(appends(writer, 4, seconds).events_per_s)  # type: ignore[attr-defined]
+def timed(work: Callable[[], int], rounds: int) -> tuple[float, float]:
+    """Return the medians of events per second of time and of processor time."""
+    rates: list[tuple[float, float]] = []
+    for _ in range(rounds):
+        begun_s, worked_s = time.perf_counter(), time.process_time()
+        count = work()
+        rates.append((count / (time.perf_counter() - begun_s), count / (time.process_time() - worked_s)))
+    return statistics.median(rate for rate, _ in rates), statistics.median(rate for _, rate in rates)
 
 
-def by_processes(directory: Path, processes: int, flush_s: float, seconds: float) -> float:
-    """Return the events per second of so many writer processes, of four threads each."""
-    context = multiprocessing.get_context("spawn")
-    ready, results = context.Barrier(processes), context.Queue()
-    running = [
-        context.Process(target=_process, args=(str(directory), flush_s, seconds, ready, results))
-        for _ in range(processes)
-    ]
-    for each in running:
-        each.start()
-    total = sum(results.get(timeout=60 + seconds) for _ in running)
-    for each in running:
-        each.join(60)
-    return float(total)
+def measure_reading(directory: Path, events: int, rounds: int) -> None:
+    """By the size of blocks, and a day of thirty."""
+    for per_block in (10, 100, 1_000):
+        place = directory / f"blocks-{per_block}"
+        write_days(place, events, per_block, 1)
+        for kind in ("batches", "sdk"):
+            by_time, by_processor = timed(lambda of=(kind, place): read_all(*of), rounds)  # type: ignore[misc]
+            emit(f"read {kind}", per_block=per_block, events_per_s=round(by_time), per_processor_s=round(by_processor))
+    place = directory / "days"
+    write_days(place, events, 100, DAYS)
+    day_ms = DAY_S * 1_000
+    whole, day = (read_batches(place, times) for times in (TimeFilter(), TimeFilter(7 * day_ms, 8 * day_ms)))
+    emit("a day of thirty", events=day[0], bytes_share=round(day[1] / whole[1], 4))
 
 
-def main() -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description="Event files on a real disk.")
-    parser.add_argument("--directory", type=Path, help="on the disk to measure (default: the one of temporary files)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (default 3)")
-    parser.add_argument("--rounds", type=int, default=3, help="default 3")
-    parser.add_argument(
-        "--flush-ms", type=float, default=10.0, help="that a flush of a process takes longer (default 10)"
-    )
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=asked.directory) as folder:
-        directory = Path(folder)
-        rates = by_threads(directory, asked.seconds, asked.rounds)
-        alone = rates.pop("flushes")
-        print(f"flush alone   {alone.events_per_s:8.0f} /s   p50 {alone.p50_ms:.2f} ms  p99 {alone.p99_ms:.2f} ms")
-        for name, rate in rates.items():
-            print(
-                f"{name:12} {rate.events_per_s:9.0f} events/s   {rate.events_per_s / alone.events_per_s:5.1f} x a flush's rate"
-                f"   {rate.events_per_flush:5.1f} events a flush   p50 {rate.p50_ms:.2f} ms  p99 {rate.p99_ms:.2f} ms"
-                f"   p99 / a flush's p50 {rate.p99_ms / alone.p50_ms:.1f}, its p99 {rate.p99_ms / alone.p99_ms:.1f}"
-            )
-        one = by_processes(directory, 1, asked.flush_ms / 1_000, asked.seconds)
-        four = by_processes(directory, 4, asked.flush_ms / 1_000, asked.seconds)
-        print(f"1 process {one:.0f} events/s   4 processes {four:.0f} events/s   {four / one:.2f} x")
-    return 0
+def measure_writing(directory: Path, seconds: float) -> None:
+    """A flush alone, then threads that share one writer."""
+    flushes, begun_s = 0, time.perf_counter()
+    with (directory / "flushed").open("wb", buffering=0) as file:
+        while time.perf_counter() - begun_s < seconds:
+            file.write(bytes(EVENT_BYTES))
+            os.fdatasync(file.fileno())
+            flushes += 1
+    rate = flushes / (time.perf_counter() - begun_s)
+    emit("flush", per_s=round(rate))
+    for threads in (1, 8, 64):
+        waits_s: list[float] = []
+        url = f"{directory.as_uri()}/threads-{threads}"
+        with rangelog.open_files(url, create=True) as store, store.threaded_writer() as writer:
+            until_s = time.perf_counter() + seconds
+
+            def append(until_s: float = until_s, waits_s: list[float] = waits_s) -> None:
+                body = os.urandom(EVENT_BYTES)
+                while (begun_s := time.perf_counter()) < until_s:
+                    writer.append(body)
+                    waits_s.append(time.perf_counter() - begun_s)
+
+            running = [threading.Thread(target=append) for _ in range(threads)]
+            for thread in running:
+                thread.start()
+            for thread in running:
+                thread.join()
+            groups = writer.groups
+        per_s, p99_s = len(waits_s) / seconds, statistics.quantiles(waits_s, n=100)[98]
+        emit("append", threads=threads, events_per_s=round(per_s), per_flush_rate=round(per_s / rate, 2),
+             events_per_flush=round(len(waits_s) / groups, 1), p99_ms=round(p99_s * 1_000, 3),
+             flush_ms=round(1_000 / rate, 3))  # fmt: skip
+
+
+def main() -> None:
+    """Measure, and remove what was written."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, default=Path("build/bench"), help="on a real disk")
+    parser.add_argument("--events", type=int, default=600_000)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    given.data_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=given.data_dir.absolute()) as name:
+        measure_reading(Path(name), given.events, given.rounds)
+        measure_writing(Path(name), given.seconds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

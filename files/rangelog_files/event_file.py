@@ -26,8 +26,8 @@ import google_crc32c
 
 from rangelog_core.errors import Corruption, InvalidArgument, UnsupportedVersion
 from rangelog_core.limits import TIMESTAMP_MS_MAX
-from rangelog_files.event_schema import EVENT_SCHEMA, SchemaOfEvents, parse_event_schema
-from rangelog_files.events import BLOCK_BYTES_MAX, Event, decode_events, encode_events
+from rangelog_files.event_schema import EVENT_SCHEMA, SchemaOfEvents
+from rangelog_files.events import BLOCK_BYTES_MAX, Event, decode_events, encode_events, schema_of
 from rangelog_files.properties import FileProperties, encode_properties, parse_properties
 
 MAGIC = b"E1"
@@ -198,7 +198,7 @@ class EventFileDecoder:
                 return None
             if SCHEMA not in found.values:
                 raise UnsupportedVersion("the file has no schema of events")
-            self._schema = parse_event_schema(found.values[SCHEMA])
+            self._schema = schema_of(found.values[SCHEMA])
             self.properties = found
             self._at = self._offset = found.size_bytes
         return self.properties

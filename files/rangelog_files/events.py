@@ -25,6 +25,7 @@ from rangelog_core.limits import (
 )
 from rangelog_core.record import NO_HEADERS
 from rangelog_files.event_schema import EVENT_FIELDS, EVENT_SCHEMA, EVENTS, SchemaOfEvents, parse_event_schema
+from rangelog_files.plain_events import decode_plain, encode_plain
 
 BLOCK_EVENTS_MAX = BATCH_RECORDS_MAX
 """Bounds the memory and the time that one block takes."""
@@ -56,6 +57,11 @@ class Event(NamedTuple):
 
 
 DEFAULT_SCHEMA = parse_event_schema(EVENT_SCHEMA)
+
+
+def schema_of(text: str) -> SchemaOfEvents:
+    """Return the schema that JSON stands for. Raises UnsupportedVersion for one that is not of events."""
+    return DEFAULT_SCHEMA if text == EVENT_SCHEMA else parse_event_schema(text)
 
 
 def check_event(event: Event) -> int:
@@ -96,23 +102,37 @@ def encode_events(events: Sequence[Event]) -> bytes:
     """Return the payload of a block with these events, by EVENT_SCHEMA. Raises RecordTooLarge, InvalidArgument."""
     if not 0 < len(events) <= BLOCK_EVENTS_MAX:
         raise InvalidArgument(f"a block has 1 to {BLOCK_EVENTS_MAX} events, not {len(events)}")
+    has_headers = False
     for event in events:
         check_event(event)
+        has_headers = has_headers or bool(event.headers)
+    payload = encode_any(events) if has_headers else encode_plain(events, len(events))
+    if len(payload) > BLOCK_BYTES_MAX:
+        raise RecordTooLarge(f"a block of {len(payload)} bytes: at most {BLOCK_BYTES_MAX}")
+    return payload
+
+
+def encode_any(events: Sequence[Event]) -> bytes:
+    """Return the payload of events that were checked, encoded by the library."""
     target = io.BytesIO()
     rows = [
         {"body": body, "headers": headers, "key": key, "timestamp_ms": time_ms}
         for body, headers, key, time_ms in events
     ]
     fastavro.schemaless_writer(target, DEFAULT_SCHEMA.payload, {EVENTS: rows})
-    payload = target.getvalue()
-    if len(payload) > BLOCK_BYTES_MAX:
-        raise RecordTooLarge(f"a block of {len(payload)} bytes: at most {BLOCK_BYTES_MAX}")
-    return payload
+    return target.getvalue()
 
 
 def decode_events(schema: SchemaOfEvents, payload: bytes) -> list[Event]:
     """Return the events of a block's payload. Raises Corruption for one that does not hold what it claims."""
     count = event_count(payload)
+    if schema is DEFAULT_SCHEMA and (plain := decode_plain(payload, count)) is not None:
+        return list(starmap(Event, plain))
+    return decode_any(schema, payload, count)
+
+
+def decode_any(schema: SchemaOfEvents, payload: bytes, count: int) -> list[Event]:
+    """Return so many events of a payload, decoded by the library. Raises Corruption."""
     source = io.BytesIO(payload)
     try:
         decoded: Any = fastavro.schemaless_reader(source, schema.payload, None)
