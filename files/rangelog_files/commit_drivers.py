@@ -60,6 +60,8 @@ class ThreadCommits(Generic[_Event]):
         woken: SimpleQueue[None] | None = getattr(self._mine, "woken", None)
         if woken is None:
             woken = self._mine.woken = SimpleQueue()
+        while not woken.empty():  # meant for an earlier entry, whose outcome was seen without it
+            woken.get()
         entry: CommitEntry[_Event] = CommitEntry(event, size_bytes, lambda: woken.put(None), caller_waits=True)
         caller = CommitCaller(self._queue, entry)
         deadline_s = monotonic() + timeout_s

@@ -51,6 +51,7 @@ class CommitStep(Enum):
     RELEASE = "release"
     LOOK = "look"
     HAND = "hand"
+    WAKE = "wake"
     WAIT = "wait"
     GIVE_UP = "give up"
     DONE = "done"
@@ -75,10 +76,9 @@ class CommitEntry(Generic[_Event]):
         self.error: RangelogError | None = None
 
     def mark(self, place: object, error: RangelogError | None) -> None:
-        """Set the outcome, and wake the caller."""
+        """Set the outcome."""
         self.place, self.error = place, error
         self.marked = True  # last: who sees it sees the others
-        self.wake()
 
 
 class CommitQueue(Generic[_Event]):
@@ -126,7 +126,10 @@ class CommitCaller(Generic[_Event]):
         ```
     """
 
-    __slots__ = ("_error", "_head", "_marked", "_places", "_queue", "entry", "group", "group_bytes", "leaves", "next")
+    __slots__ = (
+        "_after", "_asleep", "_error", "_head", "_marked", "_places", "_queue",
+        "entry", "group", "group_bytes", "leaves", "next",
+    )  # fmt: skip
 
     def __init__(self, queue: CommitQueue[_Event], entry: CommitEntry[_Event], *, leaves: bool = False) -> None:
         self._queue = queue
@@ -141,6 +144,8 @@ class CommitCaller(Generic[_Event]):
         self._error: RangelogError | None = None
         self._marked = 0
         self._head: CommitEntry[_Event] | None = None
+        self._asleep: list[CommitEntry[_Event]] = []  # marked, their callers not woken yet
+        self._after = CommitStep.WAIT  # the step behind WAKE
 
     def step(self) -> None:
         """Take the next step. Not for WRITE and FLUSH, which the driver does, and DONE."""
@@ -184,6 +189,7 @@ class CommitCaller(Generic[_Event]):
         entry.mark(self._places[self._marked] if self._error is None else None, self._error)
         self._marked += 1
         if self._marked == len(self.group):
+            self._asleep = self.group
             self.group, self.group_bytes, self._marked, self._error, self._places = [], 0, 0, None, ()
             self.next = CommitStep.RELEASE
 
@@ -193,19 +199,23 @@ class CommitCaller(Generic[_Event]):
 
     def _look(self) -> None:
         self._head = self._queue.head()
-        if self._head is None:
-            self.next = self._when_idle()
-        elif self._head.caller_waits and self._head is not self.entry:
-            self.next = CommitStep.HAND
-        else:
-            self.next = CommitStep.CLAIM
+        self._after = CommitStep.CLAIM if self._head is not None else self._when_idle()
+        is_handed = self._head is not None and self._head.caller_waits and self._head is not self.entry
+        self.next = CommitStep.HAND if is_handed else CommitStep.WAKE
 
     def _hand(self) -> None:
         """The caller of the head tries to win next: its claim comes after this caller's release."""
         assert self._head is not None
         self._head.handed = True
         self._head.wake()
-        self.next = self._when_idle()
+        self._after, self.next = self._when_idle(), CommitStep.WAKE
+
+    def _wake(self) -> None:
+        """Wake the callers of what was marked: behind the next winner, so that the disk does not stand still meanwhile."""
+        for entry in self._asleep:
+            if entry is not self.entry or self.leaves:
+                entry.wake()
+        self._asleep, self.next = [], self._after
 
     def _wait(self) -> None:
         if self.entry.marked:
@@ -232,6 +242,7 @@ _STEPS: dict[CommitStep, Callable[[CommitCaller[Any]], None]] = {
     CommitStep.RELEASE: CommitCaller._release,
     CommitStep.LOOK: CommitCaller._look,
     CommitStep.HAND: CommitCaller._hand,
+    CommitStep.WAKE: CommitCaller._wake,
     CommitStep.WAIT: CommitCaller._wait,
     CommitStep.GIVE_UP: CommitCaller._give_up,
 }

@@ -57,6 +57,7 @@ class CallerState:
     head: tuple[int, int] | None = None
     flushing: int | None = None
     """Of the flush that it has begun: how many entries the file had then."""
+    after: CommitStep = CommitStep.WAIT
     took: tuple[tuple[int, int], ...] = ()
     """The group of its last write, for the invariant."""
 
@@ -170,10 +171,12 @@ class Commits:
         now = replace(
             was, step=caller.next, leaves=caller.leaves, group=tuple(each.event for each in caller.group),
             marking=caller._marked, error=caller._error is not None,
-            head=None if caller._head is None else caller._head.event,
+            head=None if caller._head is None else caller._head.event, after=caller._after,
         )  # fmt: skip
         if now.head is not None and now.step is not CommitStep.HAND:
             now = replace(now, head=None)
+        if now.step is not CommitStep.WAKE:  # it is of no meaning then: fewer states
+            now = replace(now, after=CommitStep.WAIT)
         flag = queue.flag.is_set  # type: ignore[attr-defined]
         frozen = tuple(_frozen(entries[each.name]) for each in state.entries)
         after = replace(state, entries=frozen, queue=tuple(each.event for each in queue.entries), flag=flag)
@@ -238,5 +241,6 @@ def _caller(
     caller._marked = was.marking
     error: RangelogError | None = FAILED if was.error else None
     caller._error, caller._places = error, was.group
+    caller._after = was.after
     caller._head = None if was.head is None else entries[was.head]
     return caller

@@ -10,13 +10,13 @@ from tests.model.search import explore
 
 CASES = {
     "three": Commits(),
-    "three-and-a-failed-flush": Commits(flush_failures=1),
     "three-in-groups-of-one": Commits(entries_max=1),
     "two-and-a-failed-write": Commits(calls=(1, 1), write_failures=1, flush_failures=1),
     "two-of-which-one-leaves": Commits(calls=(1, 1), give_ups=1, flush_failures=1),
     "two-that-call-twice": Commits(calls=(2, 2), flush_failures=1),
 }
 LARGE = {
+    "three-and-a-failed-flush": Commits(flush_failures=1),
     "three-and-a-failed-write": Commits(write_failures=1),
     "three-of-which-one-leaves": Commits(give_ups=1),
     "three-in-groups-of-one-and-all-faults": Commits(entries_max=1, give_ups=1, flush_failures=1),

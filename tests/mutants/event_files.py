@@ -15,7 +15,7 @@ _POWER = "files/test_power_cuts.py"
 EVENT_FILES: tuple[Mutant, ...] = (
     rare("commit-flag-reset-unchecked", "an event that is queued as a winner ends waits until somebody appends again", _CORE,
          "        self._queue.flag.release()\n        self.next = CommitStep.LOOK\n",
-         "        self._queue.flag.release()\n        self.next = self._when_idle()\n", _MODEL),
+         "        self._queue.flag.release()\n        self._after, self.next = self._when_idle(), CommitStep.WAKE\n", _MODEL),
     rare("commit-done-before-the-flush", "an event is acked, and lost by a power cut", _CORE,
          "        self.next = CommitStep.FLUSH if error is None else CommitStep.MARK\n",
          "        self.next = CommitStep.MARK\n", _MODEL),

@@ -105,6 +105,14 @@ def test_r10_each_event_once_before_its_return_in_the_order_of_its_thread(pool: 
         assert [each for of, each in target.written if of == number] == list(range(200))
 
 
+def test_r10_a_thread_that_always_wins_keeps_nothing_of_earlier_events() -> None:
+    """Alone it is never woken; what would wake it must not pile up."""
+    _, _, commits = _made()
+    for number in range(500):
+        commits.append((0, number), 1, 60.0)
+    assert commits._mine.woken.qsize() <= 1
+
+
 def test_r11_a_failed_flush_errors_each_event_of_its_group_and_no_other(pool: ThreadPoolExecutor) -> None:
     """The group before it is acked, and so is the one after it."""
     target, futures, commits = _one_in_flush_and_many_queued(pool, 7)
