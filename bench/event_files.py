@@ -1,10 +1,10 @@
-"""Event files: how fast they are read and written on this machine, and how little of them a time range needs.
+"""Event files: how fast they are read on this machine, and how little of them a time range needs.
 
-    .venv/bin/python bench/event_files.py --data-dir build/bench --events 600000 --seconds 3
+    .venv/bin/python bench/event_files.py --data-dir build/bench --events 600000
 
 Reading: events of 100 B, by the size of blocks, as batches of the reader's core and as records of the SDK; events per second of
-time and of processor time, medians of `--rounds`. A day of thirty: the share of the bytes that is read. Writing: threads that
-append events of 100 B and wait for each ack; a flush alone beside it. A line of JSON for each figure.
+time and of processor time, medians of `--rounds`. A day of thirty: the share of the bytes that is read. A line of JSON for each
+figure. Writing: event_file_writers.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import os
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -108,52 +107,16 @@ def measure_reading(directory: Path, events: int, rounds: int) -> None:
     emit("a day of thirty", events=day[0], bytes_share=round(day[1] / whole[1], 4))
 
 
-def measure_writing(directory: Path, seconds: float) -> None:
-    """A flush alone, then threads that share one writer."""
-    flushes, begun_s = 0, time.perf_counter()
-    with (directory / "flushed").open("wb", buffering=0) as file:
-        while time.perf_counter() - begun_s < seconds:
-            file.write(bytes(EVENT_BYTES))
-            os.fdatasync(file.fileno())
-            flushes += 1
-    rate = flushes / (time.perf_counter() - begun_s)
-    emit("flush", per_s=round(rate))
-    for threads in (1, 8, 64):
-        waits_s: list[float] = []
-        url = f"{directory.as_uri()}/threads-{threads}"
-        with rangelog.open_files(url, create=True) as store, store.threaded_writer() as writer:
-            until_s = time.perf_counter() + seconds
-
-            def append(until_s: float = until_s, waits_s: list[float] = waits_s) -> None:
-                body = os.urandom(EVENT_BYTES)
-                while (begun_s := time.perf_counter()) < until_s:
-                    writer.append(body)
-                    waits_s.append(time.perf_counter() - begun_s)
-
-            running = [threading.Thread(target=append) for _ in range(threads)]
-            for thread in running:
-                thread.start()
-            for thread in running:
-                thread.join()
-            groups = writer.groups
-        per_s, p99_s = len(waits_s) / seconds, statistics.quantiles(waits_s, n=100)[98]
-        emit("append", threads=threads, events_per_s=round(per_s), per_flush_rate=round(per_s / rate, 2),
-             events_per_flush=round(len(waits_s) / groups, 1), p99_ms=round(p99_s * 1_000, 3),
-             flush_ms=round(1_000 / rate, 3))  # fmt: skip
-
-
 def main() -> None:
     """Measure, and remove what was written."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, default=Path("build/bench"), help="on a real disk")
     parser.add_argument("--events", type=int, default=600_000)
-    parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     given.data_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.data_dir.absolute()) as name:
         measure_reading(Path(name), given.events, given.rounds)
-        measure_writing(Path(name), given.seconds)
 
 
 if __name__ == "__main__":

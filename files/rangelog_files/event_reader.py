@@ -66,7 +66,7 @@ class EventReader:
 
         Args:
             files: Where the files are.
-            core: What is read of them.
+            core: The merge of their writers.
             share: The reader's share of the events; None: all.
             leave_damaged: Whether a file that is damaged, or of another version, is left for the next one of its writer, and
                 noted in `damaged`. Without, the error is raised.

@@ -1,7 +1,7 @@
 """Event files in a local directory, as readers see them. Blocking; safe to use from several threads.
 
-What holds: no symbolic link is followed below the store's directory, whatever a path names and whoever replaces a directory by
-a link meanwhile; what is no regular file is not opened. Nothing is kept open between two reads.
+What holds: no symbolic link is followed below the store's directory, whatever a path names, and also where a directory is
+replaced by a link meanwhile; what is no regular file is not opened. Nothing is kept open between two reads.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class VerifiedFile(NamedTuple):
         state: "closed"; "open": without an end mark, it is being written or its writer has died; "torn": besides, it ends
             within a block; "damaged".
         reason: The first damage, and where it is.
-        index_reason: What is wrong with its index, which only costs time; "" without an index.
+        index_reason: The first error of its index, which only costs time; "" without an index.
     """
 
     path: str

@@ -3,7 +3,7 @@
 What holds: a reader leaves a file behind its end mark. Where the file has none, it leaves it once the writer's next file exists
 *and* the bytes that were there by then are read: so what a writer wrote before it died is not passed over, and the file of a
 dead writer holds no reader up. Without an end mark, a file of a later partition is the next one only once the present partition
-is over. A block that is written in part is waited for. What an index or a position says counts where a head proves it.
+is over. A block that is written in part is waited for. An index or a position counts where a head proves it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class WriterCursor:
         self._missed += 1
 
     def _more(self) -> Steps:
-        """Feed the next bytes of the file; False: there are none, and there will be none, so the file is left."""
+        """Feed the next bytes of the file; False: there are no more of this file, so it is left."""
         while True:
             next_path = self._next_path()  # before the bytes are read: those of before this file existed are among them
             data = yield FileRead(self.path.data_path, self._decoder.wanted_offset, self._read_bytes)
