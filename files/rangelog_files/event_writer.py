@@ -66,7 +66,12 @@ class EventWriter:
             StorageFull: The disk has no room.
             AccessDenied: The directory may not be written.
         """
-        self._writing = await asyncio.to_thread(OpenPrefix, self._place, self._prefix)
+        opening = asyncio.ensure_future(asyncio.to_thread(OpenPrefix, self._place, self._prefix))
+        try:
+            self._writing = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_leave)  # no lock stays behind
+            raise
         self._commits = LoopCommits(self._writing.queue, self._writing.target)
 
     @property
@@ -107,7 +112,12 @@ class EventWriter:
         if self._pending_bytes >= self._bytes_max:
             await self.ready(timeout_s=timeout_s)
         acked = self.submit(value, key=key, headers=headers, timestamp=timestamp)
-        return cast(EventAck, await self._within(asyncio.shield(acked), timeout_s))
+        try:
+            return cast(EventAck, await self._within(asyncio.shield(acked), timeout_s))
+        except RangelogError:
+            if acked.done() and self._error is acked.exception():
+                self._error = None  # its caller has it: `flush` and `close` need not raise it again
+            raise
 
     def submit(
         self,
@@ -204,3 +214,9 @@ class EventWriter:
             raise AppendTimeout(
                 f"no flush within {limit_s:g} s: what was appended may be written yet", outcome_unknown=True
             ) from None
+
+
+def _leave(opening: asyncio.Future[OpenPrefix]) -> None:
+    """Release the lock of a writer whose opening was cancelled."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().lock.release()

@@ -25,6 +25,7 @@ from rangelog_files.event_writer import EventWriter
 from rangelog_files.events import Event
 from rangelog_files.index_file import parse_index
 from rangelog_files.stream_properties import EventStreamProperties
+from tests.support.waiting import until
 from tests.unit.files.written_events import DAY_MS, START_MS, STREAM, WrittenStream, no_room_at
 
 FOLDER = f"{STREAM}/00001/1401408000.86400"
@@ -302,6 +303,34 @@ async def test_on_a_loop_an_error_is_told_by_future_by_flush_and_by_close(stream
     await writer.close()
     with pytest.raises(WriterClosed):
         await writer.append(b"3")
+
+
+async def test_on_a_loop_an_error_that_append_has_raised_is_not_raised_again(stream: WrittenStream) -> None:
+    """A program that handles it and goes on ends well."""
+    stream.files.fails = lambda call, at: errno.ENOSPC if call == "flush" else None
+    async with _loop_writer(stream) as writer:
+        with pytest.raises(StorageFull):
+            await writer.append(b"1")
+        stream.files.fails = lambda call, at: None
+        await writer.append(b"2")
+
+
+async def test_on_a_loop_a_cancelled_opening_leaves_the_prefix_free(stream: WrittenStream) -> None:
+    """The lock that its thread takes meanwhile is released."""
+    opening = asyncio.ensure_future(EventWriter(stream.place, "a", inflight_bytes_max=1, append_timeout_s=60.0).open())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+    async def opened() -> bool:
+        try:
+            async with EventWriter(stream.place, "a", inflight_bytes_max=1, append_timeout_s=60.0):
+                return True
+        except PreconditionFailed:
+            return False
+
+    await until(opened, "the prefix is free")
 
 
 async def test_on_a_loop_the_bytes_in_flight_are_bounded(stream: WrittenStream) -> None:
