@@ -1,8 +1,9 @@
 """The reader of a stream of event files for an event loop: the files of one generation after the other.
 
-What holds: an event is handed out once; `position` is behind all that was handed out. A reader that follows takes a truncation
-and a changed TTL up within an interval: it goes on in the new generation, and at its position with the new TTL. A read that is
-cancelled loses nothing: the next one has what it brings. The loop is not blocked.
+What holds: an event is handed out once; `position` is behind all that was handed out, and before all that was not. A reader
+that follows takes a truncation and a changed TTL up within an interval: it goes on in the new generation, and at its position
+with the new TTL. A read that is cancelled loses nothing: the next one has what it brings; an error comes behind the events that were
+read before it. The loop is not blocked.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_core.record import NO_HEADERS, moment_of
 from rangelog_files.block_filters import OffsetFilter, TimeFilter
 from rangelog_files.event_reader import DamagedFile, EventBatch, EventReader
+from rangelog_files.layout import parse_path
 from rangelog_files.merging import FilePosition, MergingCore
 from rangelog_files.readable_files import ReadableFiles
 from rangelog_files.stream_properties import EventStreamProperties
 
 POLL_S = 0.1
 """Between two looks for new events of a reader that follows."""
+BATCH_EVENTS = 1_000
+BATCH_BYTES = 1 << 20
+"""A batch has events of further blocks, up to about so many of them: a thread is asked for each batch."""
 
 
 class EventRecord(NamedTuple):
@@ -62,6 +67,13 @@ class ReadPlace(NamedTuple):
     leave_damaged: bool
 
 
+class _Fetched(NamedTuple):
+    """Events, and where to go on behind them."""
+
+    records: list[EventRecord]
+    position: list[FilePosition]
+
+
 class EventStreamReader:
     """An asynchronous iterator of EventRecords. Made by `store.reader(…)`.
 
@@ -91,7 +103,9 @@ class EventStreamReader:
         self._reader: EventReader | None = None
         self._opened = EventStreamProperties()
         self._looked_s = 0.0
-        self._reading: asyncio.Future[EventBatch | None] | None = None
+        self._reading: asyncio.Future[_Fetched | None] | None = None
+        self._handed = _Fetched([], list(positions))
+        self._taken = 0
         self._left_damaged: list[DamagedFile] = []
         self._read_before = 0
 
@@ -100,23 +114,29 @@ class EventStreamReader:
         return self._records()
 
     async def batches(self) -> AsyncGenerator[list[EventRecord], None]:
-        """Yield the events of one block after the other. Raises as the iteration."""
+        """Yield events as they come, those of one block or of several at a time. Raises as the iteration."""
         loop = asyncio.get_running_loop()
         while True:
             if self._reading is None:
                 self._reading = loop.run_in_executor(None, self._next, loop.time())
-            batch = await asyncio.shield(self._reading)
+            fetched = await asyncio.shield(self._reading)
             self._reading = None
-            if batch is not None:
-                yield records_of(batch)
+            if fetched is not None:
+                self._positions, self._handed, self._taken = self._handed.position, fetched, len(fetched.records)
+                yield fetched.records
             elif not self._follow:
                 return
             else:
                 await asyncio.sleep(POLL_S)
 
     def position(self) -> list[FilePosition]:
-        """Return where to go on: all events that were handed out are before it; of the last batch of `batches`, all."""
-        return list(self._positions) if self._reader is None else self._reader.position()
+        """Return where to go on: the events that were handed out are before it, and no others; of a batch of `batches`, all."""
+        if self._taken == len(self._handed.records):
+            return list(self._handed.position)
+        found = {parse_path(each.path).prefix: each for each in self._positions}
+        for record in self._handed.records[: self._taken]:
+            found[parse_path(record.path).prefix] = FilePosition(record.path, record.offset + 1)
+        return [found[prefix] for prefix in sorted(found)]
 
     @property
     def generation(self) -> int:
@@ -135,16 +155,29 @@ class EventStreamReader:
 
     async def _records(self) -> AsyncGenerator[EventRecord, None]:
         async for records in self.batches():
-            for record in records:
+            for self._taken, record in enumerate(records, 1):
                 yield record
 
-    def _next(self, now_s: float) -> EventBatch | None:
+    def _next(self, now_s: float) -> _Fetched | None:
         """Return the next events that are there. In a thread."""
         if self._reader is None or (self._follow and now_s - self._looked_s >= self._look_interval_s):
             self._looked_s = now_s
             self._look()
         assert self._reader is not None
-        return self._reader.next_batch(timeout_s=0 if self._follow else None)
+        records: list[EventRecord] = []
+        size_bytes = 0
+        while len(records) < BATCH_EVENTS and size_bytes < BATCH_BYTES:
+            try:
+                batch = self._reader.next_batch(timeout_s=0 if self._follow else None)
+            except RangelogError:
+                if not records:
+                    raise
+                break  # it is raised again when the next batch is asked for
+            if batch is None:
+                break
+            records += records_of(batch)
+            size_bytes += sum([len(event.body) for event in batch.events])
+        return _Fetched(records, self._reader.position()) if records else None
 
     def _look(self) -> None:
         """Open the generation that there is now, or go on in it with another TTL."""
@@ -152,7 +185,7 @@ class EventStreamReader:
         same_generation = found.generation == self._opened.generation
         if self._reader is not None and same_generation and found.ttl_s == self._opened.ttl_s:
             return
-        positions = self.position()
+        positions = list(self._positions) if self._reader is None else self._reader.position()
         if self._reader is not None and not same_generation:
             positions = []
         if self._reader is not None:
