@@ -2,8 +2,8 @@
 
 What holds: an event is handed out once; `position` is behind all that was handed out, and before all that was not. A reader
 that follows takes a truncation and a changed TTL up within an interval: it goes on in the new generation, and at its position
-with the new TTL. A read that is cancelled loses nothing: the next one has what it brings; an error comes behind the events that were
-read before it. The loop is not blocked.
+with the new TTL. A read that is cancelled loses nothing: the next one has what it brings. An error comes behind the events that
+were read before it. The loop is not blocked.
 """
 
 from __future__ import annotations

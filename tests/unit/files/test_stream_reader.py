@@ -19,10 +19,8 @@ def written(directory: Path, *, damaged: bool = False) -> int:
         for sequence in range(2):
             file = Written(files, place(prefix, sequence))
             for number in range(5):
-                file.block(
-                    1_000 * sequence + 10 * number,
-                    *(b"%s%d%d%d" % (prefix.encode(), sequence, number, each) for each in range(3)),
-                )
+                names = [b"%s%d%d%d" % (prefix.encode(), sequence, number, each) for each in range(3)]
+                file.block(1_000 * sequence + 10 * number, *names)
             file.end()
     if damaged:
         files.data[place("b", 1).data_path][-40] ^= 1
