@@ -53,7 +53,7 @@ class PlacedRun(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """What is known of one content of a name. `end`: 0 where only predecessors have it."""
+    """The places of one content of a name. `end`: 0 where only predecessors have it."""
 
     content: int
     end: int
