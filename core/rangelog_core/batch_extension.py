@@ -91,7 +91,8 @@ class Submission(NamedTuple):
     """Records that were submitted under one name, some of which are in this batch: each of them is in the log once.
 
     `digest`: of the name and of who gave it, DIGEST_BYTES. `content`: a hash of all records that were submitted, 64 bits:
-    another content under the name is refused. `runs`: which of the records the batch has, as (first, count), rising and apart.
+    another content under the name is refused. `runs`: which of the records the batch has, as (first, count), rising and apart;
+    records are numbered by the positions of their keys, then as they were submitted, so that what a shard gets is one run.
     """
 
     digest: bytes

@@ -4,7 +4,9 @@ What holds:
 - The window is the fold of the acked batches below an offset, without what was noted more than WINDOW_MS ago by the owner's
   clock. A clock that jumps ahead forgets earlier; a change of owner, or of shard, forgets later.
 - A record of a submission has one place, at every owner. The same name with another content is refused.
-- A shard begins with the windows of its predecessors: a submission that is repeated over a split or a merge is found.
+- A shard begins with the windows of its predecessors: a submission that is repeated over a split or a merge is found. Where
+  shards that merge have taken different contents under one name, each content keeps its places.
+- A batch that the window's records exclude shows that the owner had forgotten them: who replays the log does, too.
 - A window that is full takes no new submission: it never forgets one early.
 
 Source: the deduplication interval of message queues, as an idempotency key of HTTP (draft-ietf-httpapi-idempotency-key-header)
@@ -14,27 +16,27 @@ and a deduplication id of Amazon SQS have it, kept in the log itself.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rangelog_core.batch_extension import Submission
+from rangelog_core.batch_extension import DIGEST_BYTES, Submission
 from rangelog_core.errors import Corruption, Overloaded, PreconditionFailed
 
 WINDOW_MS = 600_000
 """A submission that is repeated within ten minutes is found."""
 MARK_INTERVAL_MS = 10_000
 RUNS_MAX = 250_000
-"""Of a shard's window: some 50 MB. A shard takes 400 submissions a second for good; more of them need more shards."""
-RUNS_PER_PIECE = 10_000
-"""Runs in one piece of a snapshot: below half a MiB."""
+"""Of a shard's window: some 60 MB. A shard takes 400 submissions a second for good; more of them need more shards."""
+PIECE_BYTES = 256 * 1024
+"""A piece of a snapshot ends behind so many, with at most one submission more: below half a MiB."""
 
 RUNS_FOUND_MAX = 1_000
 """In one answer, of some 20 bytes each."""
 OTHER_CONTENT = "the same name was given to other records, less than ten minutes ago: take another"
 
-_ENTRY = struct.Struct("<16sQQI")  # digest, content, end of its last batch, runs
+_SECTION = struct.Struct("<QQI")  # content, end of its last batch in this shard's log, runs
 _RUN = struct.Struct("<IIQQ")  # first, records, shard id, offset
 _MARK = struct.Struct("<QQ")  # a time in ms, and where the log ended then
 _U64_MAX = (1 << 64) - 1
@@ -50,20 +52,23 @@ class PlacedRun(NamedTuple):
     offset: int
 
 
-class _Noted:
-    __slots__ = ("content", "end", "runs")
+class _Section(NamedTuple):
+    """The places of one content of a name. `end`: 0 where only predecessors have it."""
 
-    def __init__(self, content: int) -> None:
-        self.content = content
-        self.end = 0  # of its last batch in this shard's log
-        self.runs: list[PlacedRun] = []  # rising, no record in two of them
+    content: int
+    end: int
+    runs: tuple[PlacedRun, ...]
+    """Rising, no record in two of them."""
+
+    def encode(self) -> bytes:
+        return _SECTION.pack(self.content, self.end, len(self.runs)) + b"".join([_RUN.pack(*run) for run in self.runs])
 
 
 class SubmissionWindow:
     """See the module. `find` and `note` take time for the runs of one submission."""
 
     def __init__(self) -> None:
-        self._noted: OrderedDict[bytes, _Noted] = OrderedDict()  # by the end of the last batch
+        self._noted: OrderedDict[bytes, bytes] = OrderedDict()  # sections by digest, that of the last batch first
         self._marks: list[tuple[int, int]] = []  # (time in ms, end of the log), both rising
         self._run_count = 0
 
@@ -75,17 +80,16 @@ class SubmissionWindow:
 
         Raises PreconditionFailed for another content.
         """
-        noted = self._noted.get(submission.digest)
-        if noted is None:
+        value = self._noted.get(submission.digest)
+        if value is None:
             return []
-        if noted.content != submission.content:
+        noted = next((each.runs for each in _sections(value) if each.content == submission.content), None)
+        if noted is None:
             raise PreconditionFailed(OTHER_CONTENT)
         found: list[PlacedRun] = []
         for first, count in submission.runs:
-            at = max(0, bisect_right(noted.runs, PlacedRun(first, _U64_MAX, 0, 0)) - 1)
-            while (
-                len(found) < RUNS_FOUND_MAX and at < len(noted.runs) and (run := noted.runs[at]).first < first + count
-            ):
+            at = max(0, bisect_right(noted, PlacedRun(first, _U64_MAX, 0, 0)) - 1)
+            while len(found) < RUNS_FOUND_MAX and at < len(noted) and (run := noted[at]).first < first + count:
                 low, high = max(first, run.first), min(first + count, run.first + run.records)
                 if low < high:
                     found.append(PlacedRun(low, high - low, run.shard_id, run.offset + low - run.first))
@@ -101,21 +105,41 @@ class SubmissionWindow:
 
     def note(self, submission: Submission, shard_id: int, offset: int) -> None:
         """Add the log's next batch, at an offset of this shard."""
-        noted = self._noted.setdefault(submission.digest, _Noted(submission.content))
-        self._noted.move_to_end(submission.digest)
-        for first, count in submission.runs:
-            insort(noted.runs, PlacedRun(first, count, shard_id, offset))
+        digest, content, runs = submission
+        value = self._noted.get(digest, b"")
+        sections = _sections(value) if value and not self._excludes(submission) else []
+        placed = [run for each in sections if each.content == content for run in each.runs]
+        for first, count in runs:
+            placed.append(PlacedRun(first, count, shard_id, offset))
             offset += count
-        noted.end = offset
-        self._run_count += len(submission.runs)
+        others = [each for each in sections if each.content != content]
+        self._keep(digest, [_Section(content, offset, tuple(sorted(placed))), *others])
+        self._noted.move_to_end(digest)
+
+    def _excludes(self, submission: Submission) -> bool:
+        """Whether what is known of a name had been forgotten when this batch was taken: it would not have been."""
+        try:
+            return bool(self.find(submission))
+        except PreconditionFailed:
+            return True
 
     def inherit(self, other: SubmissionWindow) -> None:
         """Add what the window of a predecessor has: it is kept for as long as what was noted when this shard began."""
-        for digest, noted in other._noted.items():
-            own = self._noted.setdefault(digest, _Noted(noted.content))
-            self._run_count -= len(own.runs)
-            own.runs = sorted({*own.runs, *noted.runs})  # what the shard before both had is in both
-            self._run_count += len(own.runs)
+        noted = self._noted
+        for digest, value in other._noted.items():
+            if digest not in noted and (count := _only_count(value)):
+                noted[digest] = _SECTION.pack(_SECTION.unpack_from(value)[0], 0, count) + value[_SECTION.size :]
+                self._run_count += count
+                continue
+            own = {each.content: each.runs for each in _sections(noted.get(digest, b""))}
+            for each in _sections(value):  # what was before both is in both
+                own[each.content] = tuple(sorted({*own.get(each.content, ()), *each.runs}))
+            self._keep(digest, [_Section(content, 0, runs) for content, runs in own.items()])
+
+    def _keep(self, digest: bytes, sections: Sequence[_Section]) -> None:
+        before = self._noted.get(digest, b"")
+        value = self._noted[digest] = b"".join([each.encode() for each in sections])
+        self._run_count += _run_count(value) - _run_count(before)
 
     def forget(self, time_ms: int, end_offset: int) -> None:
         """Forget what was noted before the window that ends at this time, when the log ends there."""
@@ -128,17 +152,17 @@ class SubmissionWindow:
         while marks[0][0] <= time_ms - WINDOW_MS:
             below = marks.pop(0)[1]
         while self._noted and below >= 0:
-            digest, noted = next(iter(self._noted.items()))
-            if noted.end > below:
+            digest, value = next(iter(self._noted.items()))
+            if _SECTION.unpack_from(value)[1] > below:
                 break
             del self._noted[digest]
-            self._run_count -= len(noted.runs)
+            self._run_count -= _run_count(value)
 
     # ---- snapshots
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the window in pieces, none for an empty one; later batches do not change what the iterator yields."""
-        rows = [(digest, each.content, each.end, tuple(each.runs)) for digest, each in self._noted.items()]
+        rows = list(self._noted.items())
         marks = MARKS + b"".join([_MARK.pack(*each) for each in self._marks])
         return _pieces(rows, marks) if rows else iter(())
 
@@ -159,26 +183,56 @@ class SubmissionWindow:
     def _restore(self, piece: bytes) -> None:
         at = 1
         while at < len(piece):
-            digest, content, end, count = _ENTRY.unpack_from(piece, at)
-            at += _ENTRY.size
-            if count * _RUN.size > len(piece) - at:
+            digest, at = piece[at : at + DIGEST_BYTES], at + DIGEST_BYTES
+            count = _SECTION.unpack_from(piece, at)[2]
+            end = at + _SECTION.size + count * _RUN.size
+            if end > len(piece):
                 raise Corruption("a snapshot of submissions is cut short")
-            noted = self._noted[digest] = _Noted(content)
-            noted.end = end
-            noted.runs = [PlacedRun._make(each) for each in _RUN.iter_unpack(piece[at : at + count * _RUN.size])]
+            self._noted[digest] = self._noted.get(digest, b"") + piece[at:end]
             self._run_count += count
-            at += count * _RUN.size
+            at = end
 
 
-def _pieces(rows: list[tuple[bytes, int, int, tuple[PlacedRun, ...]]], marks: bytes) -> Iterator[bytes]:
+def _cuts(value: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield where the sections of a value begin and end, and how many runs each has."""
+    at = 0
+    while at < len(value):
+        count = _SECTION.unpack_from(value, at)[2]
+        end = at + _SECTION.size + count * _RUN.size
+        yield at, end, count
+        at = end
+
+
+def _sections(value: bytes) -> list[_Section]:
+    found: list[_Section] = []
+    for at, end, _ in _cuts(value):
+        content, log_end, _ = _SECTION.unpack_from(value, at)
+        runs = tuple([PlacedRun._make(run) for run in _RUN.iter_unpack(value[at + _SECTION.size : end])])
+        found.append(_Section(content, log_end, runs))
+    return found
+
+
+def _only_count(value: bytes) -> int:
+    """Return the runs of a value of one section; 0: it has another number of them."""
+    count: int = _SECTION.unpack_from(value)[2] if value else 0
+    return count if len(value) == _SECTION.size + count * _RUN.size else 0
+
+
+def _run_count(value: bytes) -> int:
+    return _only_count(value) or sum([count for _, _, count in _cuts(value)])
+
+
+def _pieces(rows: list[tuple[bytes, bytes]], marks: bytes) -> Iterator[bytes]:
     yield marks
-    parts, runs_in_piece = [ENTRIES], 0
-    for digest, content, end, runs in rows:
-        parts.append(_ENTRY.pack(digest, content, end, len(runs)))
-        parts += [_RUN.pack(*run) for run in runs]
-        runs_in_piece += len(runs) + 1
-        if runs_in_piece >= RUNS_PER_PIECE:
+    parts, size_bytes = [ENTRIES], 0
+    for digest, value in rows:
+        if _only_count(value):
+            parts += (digest, value)
+        else:
+            parts += [part for at, end, _ in _cuts(value) for part in (digest, value[at:end])]
+        size_bytes += DIGEST_BYTES + len(value)
+        if size_bytes >= PIECE_BYTES:
             yield b"".join(parts)
-            parts, runs_in_piece = [ENTRIES], 0
-    if runs_in_piece:
+            parts, size_bytes = [ENTRIES], 0
+    if size_bytes:
         yield b"".join(parts)

@@ -122,7 +122,7 @@ class Sends:
             caller: The name is its own: that of another caller is another name.
             topic: As of `send`.
             records: The same ones each time. Those without a key go to one shard.
-            name: 1 to NAME_BYTES_MAX bytes of UTF-8.
+            name: 1 to NAME_BYTES_MAX bytes of UTF-8; other bytes as `surrogateescape` decodes them.
 
         Returns:
             As `send`. PreconditionFailed: other records were sent under the name.
@@ -136,18 +136,19 @@ class Sends:
             await sends.send_once(caller, "shop/orders", [AppendRecord(b"first")], name="7f1c")  # has the same place
             ```
         """
-        if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX:
+        if not 1 <= len(_name_bytes(name)) <= NAME_BYTES_MAX:
             raise InvalidArgument(f"a name of a request has 1 to {NAME_BYTES_MAX} bytes")
         found, size_bytes = await self._admit(caller, topic, records)
         if self._submitted_bytes + size_bytes > SUBMITTED_BYTES_MAX:
             raise Overloaded(f"{self._submitted_bytes} bytes are on their way under names: try again")
         self._submitted_bytes += size_bytes
         try:
-            digest, content = digest_of(str(caller.principal or ""), name), content_of(records)
-            outcomes = await found.submit(records, digest, content)
-            if all(isinstance(each, TopicNotFound) and not each.outcome_unknown for each in outcomes):
-                self._drop(found.name, found)  # it may have been made again
-                outcomes = await (await self._topic(found.name)).submit(records, digest, content)
+            work = records, digest_of(str(caller.principal or ""), name), content_of(records)
+            outcomes = await found.submit(*work)
+            if any(isinstance(each, TopicNotFound) for each in outcomes):
+                self._drop(found.name, found)  # it was deleted: another one may have its name
+                if all(isinstance(each, TopicNotFound) and not each.outcome_unknown for each in outcomes):
+                    outcomes = await (await self._topic(found.name)).submit(*work)
         finally:
             self._submitted_bytes -= size_bytes
         self._count(outcomes)
@@ -299,9 +300,15 @@ class _Topic:
 def digest_of(principal: str, name: str) -> bytes:
     """Return the digest of a name that a caller has given: of another caller's same name it is another one."""
     who = principal.encode()
-    return blake2b(
-        len(who).to_bytes(4, "big") + who + name.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES
-    ).digest()
+    return blake2b(len(who).to_bytes(4, "big") + who + _name_bytes(name), digest_size=DIGEST_BYTES).digest()
+
+
+def _name_bytes(name: str) -> bytes:
+    """Return the bytes of a name as they were given. Raises InvalidArgument."""
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidArgument("a name of a request is text") from None
 
 
 def content_of(records: Sequence[AppendRecord]) -> int:

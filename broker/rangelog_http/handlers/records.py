@@ -32,7 +32,7 @@ _READ = frozenset({"from", "limit", "wait_ms"}) | NAMES
 ENCODED_WEIGHT = 64
 """So many times its length a compressed body counts."""
 _BYTES = "surrogateescape"
-"""Keeps the bytes of a key that is no UTF-8."""
+"""Keeps the bytes of a key, or of a name, that is no UTF-8."""
 
 Query = dict[str, str]
 
@@ -90,8 +90,8 @@ class RecordHandlers:
             if ack == "none" or shard is not None:
                 raise InvalidArgument("an Idempotency-Key goes with ack=durable, and without shard")
             outcomes = await self._sends.send_once(caller, topic, found.records, name=name.decode("utf-8", _BYTES))
-            if isinstance(outcomes[0], PreconditionFailed):
-                raise outcomes[0]
+            if (refused := _refused_all(outcomes)) is not None:
+                raise refused
         elif ack == "none":
             await self._sends.send_unacked(caller, topic, found.records, shard=shard)
             return _json(202, {"acked": False, "sent": len(found.records)})
@@ -178,6 +178,12 @@ def number_of(query: Mapping[str, str], name: str, default: int | None, least: i
 
 def _json(status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> RecordsAnswer:
     return RecordsAnswer(status, "application/json", dumped(value), headers)
+
+
+def _refused_all(outcomes: list[Outcome]) -> RangelogError | None:
+    """Return why no record was sent, where the name of all of them is another one's, or the topic's state forbids it."""
+    refused = [each for each in outcomes if isinstance(each, PreconditionFailed) and not each.outcome_unknown]
+    return refused[0] if len(refused) == len(outcomes) else None
 
 
 def _status_of_all(outcomes: list[Outcome]) -> int:

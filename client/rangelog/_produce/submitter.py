@@ -174,24 +174,33 @@ class TopicSubmitter:
 
 
 class _Work:
-    """One submission on its way."""
+    """One submission on its way. Its records are numbered by the positions of their keys, then as they were given.
+
+    A shard has the keys of a range, so what is submitted to it is one run of numbers, before and after any split or merge.
+    """
 
     def __init__(self, records: Sequence[AppendRecord], digest: bytes, content: int) -> None:
         self.outcomes: dict[int, SubmittedOutcome] = {}
-        self.positions: list[int] = []
         self.sent: dict[int, None] = {}  # records that may be in a log, without an outcome
         self.problem: RangelogError | None = None
         self._digest = digest
         self._content = content
-        self._rows: list[Row] = []
-        for number, (value, key, headers, timestamp) in enumerate(records):
+        rows: list[Row] = []
+        invalid: dict[int, RangelogError] = {}
+        for place, (value, key, headers, timestamp) in enumerate(records):
             try:
-                row = checked_row(value, key, headers, timestamp)
+                rows.append(checked_row(value, key, headers, timestamp))
             except InvalidArgument as error:
-                self.outcomes[number] = error
-                row = (b"", None, b"", 0, 0)
-            self._rows.append(row)
-            self.positions.append(key_position(row[1] if row[1] is not None else digest))
+                invalid[place] = error
+                rows.append((b"", None, b"", 0, 0))
+        positions = [key_position(row[1] if row[1] is not None else digest) for row in rows]
+        self._order = sorted(range(len(rows)), key=positions.__getitem__)  # the place in the request, by number
+        self._rows = [rows[place] for place in self._order]
+        self.positions = [positions[place] for place in self._order]
+        if invalid:
+            self.outcomes.update(
+                (number, invalid[place]) for number, place in enumerate(self._order) if place in invalid
+            )
 
     def open_numbers(self) -> list[int]:
         """Return the records without an outcome."""
@@ -230,10 +239,11 @@ class _Work:
         told = (
             f"not acked within {timeout_s:g} s ({self.problem or 'no broker answers'}): submit it again under its name"
         )
-        return [
-            self.outcomes[each] if each in self.outcomes else AppendTimeout(told, outcome_unknown=each in self.sent)
-            for each in range(len(self._rows))
-        ]
+        found: dict[int, SubmittedOutcome] = {}
+        for number, place in enumerate(self._order):
+            known = self.outcomes.get(number)
+            found[place] = AppendTimeout(told, outcome_unknown=number in self.sent) if known is None else known
+        return [found[place] for place in range(len(found))]
 
 
 def runs_of(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -116,6 +116,28 @@ async def test_a_request_with_a_name_is_there_once(call: RestCaller) -> None:
     assert [each["value"] for each in (await call("GET", RECORDS)).body["records"]] == ["one", "1", "2", "3"]
 
 
+async def test_a_name_beyond_ascii(call: RestCaller) -> None:
+    """Its bytes of UTF-8 count: 254 are taken, 256 are not."""
+    for count, status in ((127, 200), (127, 200), (128, 400)):
+        answer = await call("POST", RECORDS, raw=[b"x"], headers={"idempotency-key": "\u00fc" * count})
+        assert answer.status == status
+    assert len((await call("GET", RECORDS)).body["records"]) == 1
+
+
+async def test_a_request_of_which_some_is_in_is_not_said_to_be_refused(call: RestCaller) -> None:
+    """Where another body has the name at one of its shards only."""
+    await call("PUT", "/v1/topics/default/two", {"shards": 2})
+    target = "/v1/topics/default/two/records"
+    places = [(await call("POST", f"{target}?key={key}", raw=[b"x"], headers={})).body["shard"] for key in range(20)]
+    first, second = places.index(0), places.index(1)
+    named = {"content-type": RECORDS_TYPE, "idempotency-key": "n"}
+    both = [{"value": "y", "key": str(first)}, {"value": "y", "key": str(second)}]
+    assert (await call("POST", target, raw=[json.dumps({"records": both[:1]}).encode()], headers=named)).status == 200
+    answer = await call("POST", target, raw=[json.dumps({"records": both}).encode()], headers=named)
+    values = [each["value"] for each in (await call("GET", target)).body["records"]]
+    assert (answer.status, values.count("y")) in ((207, 2), (409, 1))
+
+
 @pytest.mark.parametrize(
     "target",
     [
