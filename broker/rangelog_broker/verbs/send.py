@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
-from types import TracebackType
 from typing import Any
 
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
 from rangelog.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, TopicNotFound
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import SendCounts, size_of
+from rangelog_broker.verbs.outcome_waits import OutcomeWaits
 from rangelog_core.batch_extension import DIGEST_BYTES
 from rangelog_core.limits import MIB
 from rangelog_core.quotas import Measure
@@ -65,7 +65,7 @@ class Sends:
         self._client = client
         self._quotas = quotas
         self._topics: dict[str, _Topic] = {}
-        self._waits = _OutcomeWaits()
+        self._waits = OutcomeWaits()
         self._sweeping: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._submitted_bytes = 0
@@ -95,7 +95,7 @@ class Sends:
             ```
         """
         futures = await self._submit(caller, topic, records, shard)
-        with self._waits.limited(futures):
+        with self._waits.limited(futures, SEND_TIMEOUT_S):
             outcomes = [each if isinstance(each, RangelogError) else await _outcome(each) for each in futures]
         self._count(outcomes)
         return outcomes
@@ -323,63 +323,6 @@ def content_of(records: Sequence[AppendRecord]) -> int:
             content.update(_ABSENT if each is None else len(each).to_bytes(8, "big"))
             content.update(each or b"")
     return int.from_bytes(content.digest(), "big")
-
-
-class _OutcomeWaits:
-    """The requests that wait for outcomes: all for as long, so that one timer serves them."""
-
-    def __init__(self) -> None:
-        self._waits: dict[_OutcomeWait, None] = {}  # the one that has waited for longest first
-        self._timer: asyncio.TimerHandle | None = None
-
-    def limited(self, futures: Sequence[asyncio.Future[ProducerAck] | RangelogError]) -> _OutcomeWait:
-        """Return what cancels the futures that are not done in time, for a `with` block."""
-        loop = asyncio.get_running_loop()
-        wait = _OutcomeWait(self._waits, futures, loop.time() + SEND_TIMEOUT_S)
-        if self._timer is None:
-            self._timer = loop.call_at(wait.ends_s, self._look)
-        return wait
-
-    def close(self) -> None:
-        """Stop: the waits have the producers' limits."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = None
-        for wait in list(self._waits):
-            if wait.ends_s > loop.time():
-                self._timer = loop.call_at(wait.ends_s, self._look)
-                return
-            wait.end()
-
-
-class _OutcomeWait:
-    __slots__ = ("_futures", "_waits", "ends_s")
-
-    def __init__(
-        self,
-        waits: dict[_OutcomeWait, None],
-        futures: Sequence[asyncio.Future[ProducerAck] | RangelogError],
-        ends_s: float,
-    ) -> None:
-        self._waits = waits
-        self._futures = futures
-        self.ends_s = ends_s
-
-    def __enter__(self) -> None:
-        self._waits[self] = None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._waits.pop(self, None)
-
-    def end(self) -> None:
-        """Cancel what is not done."""
-        self._waits.pop(self, None)
-        for each in self._futures:
-            if isinstance(each, asyncio.Future):
-                each.cancel()
 
 
 @lru_cache(maxsize=NAMES_KNOWN_MAX)

@@ -229,3 +229,12 @@ async def test_what_waits_ends_where_a_client_sends_nothing_more(
     assert answer.startswith(b"HTTP/1.1 400")
     await half_closed(server_of_door, path + b"tail HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (context.reads.waiting_count, context.reads.follow_count) == (0, 0)
+
+
+async def test_a_request_with_two_names(context: DoorContext, server_of_door: HttpServer) -> None:
+    """Is refused: no two programs would take the same one."""
+    post = b"POST /v1/topics/default/t/records HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1\r\n"
+    answer = await spoken(server_of_door, post + b"Idempotency-Key: a\r\nIdempotency-Key: b\r\n\r\nx")
+    assert answer.startswith(b"HTTP/1.1 400") and b"is there once" in answer
+    answer = await spoken(server_of_door, post + b"Idempotency-Key: a\r\n\r\nx")
+    assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b'{"shard":0,"offset":0}')
