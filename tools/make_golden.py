@@ -99,6 +99,7 @@ def reads() -> dict[Opcode, Message]:
             end_offset=1900,
             renews=True,
             confirm_wanted_offset=1950,
+            awaits_replica=True,
         ),
         Opcode.FETCH_REPLY: data_pb2.FetchReply(
             start_offset=900,

@@ -7,7 +7,7 @@ answers together. A read whose client is gone ends. Rights and quotas are the ve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, NoReturn
 
@@ -26,6 +26,7 @@ from rangelog_core.quotas import Measure
 from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_http.answers import RETRY_AFTER_S, status_of
+from rangelog_http.cycle import HALF_CLOSED
 from rangelog_http.handlers import described, described_streams, topics
 from rangelog_http.handlers.aside import Aside
 from rangelog_http.handlers.asked import Asked, Route
@@ -33,14 +34,28 @@ from rangelog_http.handlers.cdap import CdapRoutes
 from rangelog_http.handlers.cdap_dequeue import CdapDequeues
 from rangelog_http.handlers.cdap_events import CdapEvents
 from rangelog_http.handlers.consumers import ConsumerRoutes
-from rangelog_http.handlers.records import RecordHandlers, RecordsAnswer, query_of
+from rangelog_http.handlers.records import NAME_HEADER, RecordHandlers, RecordsAnswer, query_of
+from rangelog_http.handlers.sockets import SocketTails
 from rangelog_http.handlers.tails import Tails
+from rangelog_http.origins import PageOrigins
 from rangelog_http.settings import HttpSettings
+from rangelog_http.upgrades import UPGRADE, VERSION, Upgrade, check_handshake
+from rangelog_http.wire.subprotocols import take_token
 from rangelog_server_common.http_answers import error_response, possible
 from rangelog_server_common.http_app import json_app
 from rangelog_server_common.http_callers import PATH_LENGTH_MAX, CallerGuard
-from rangelog_server_common.http_guard import App, Bodies, KeptBytes, KeptShare, Message, Receive, Refusal, Send
-from rangelog_server_common.quotas.guard import client_of
+from rangelog_server_common.http_guard import (
+    BODY_NOW,
+    App,
+    Bodies,
+    KeptBytes,
+    KeptShare,
+    Message,
+    Receive,
+    Refusal,
+    Send,
+)
+from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.tokens.bounds import bounds_of
 
 REQUESTS_MAX = 4_000
@@ -76,8 +91,13 @@ class ReadAnswer(BaseModel):
         examples=[[{"shard": 0, "offset": 250, "timestamp_ms": 1790000000000, "value": "first", "key": "UA"}]],
     )
     next: str = Field(description="`from` of the next read.", examples=["eyJjdXQiOjF9"])
+    more: bool = Field(
+        default=False, description="Whether so many records were left out that the answer ends early.", examples=[False]
+    )
 
 
+_Key = Annotated[str | None, Query(description="Records of this key alone.")]
+_Until = Annotated[str | None, Query(description="Records before this time alone: a time with a zone.")]
 _described = APIRouter(prefix="/v1/topics/{namespace}/{name}/records", tags=["records"])
 """Descriptions alone: `Application` answers these paths itself."""
 
@@ -129,15 +149,24 @@ async def read_records(
     ] = "earliest",
     limit: Annotated[int, Query(description="Records at most.")] = 1_000,
     wait_ms: Annotated[int, Query(description="How long to wait for the first one.")] = 0,
+    key: _Key = None,
+    until: _Until = None,
 ) -> ReadAnswer:
-    """Return records up to the end that is acked now, as JSON, or with Accept: application/x-ndjson as lines."""
+    """Return records up to the end that is acked now, as JSON, or with Accept: application/x-ndjson as lines.
+
+    A parameter `header.NAME` names a header's value: records without it are left out.
+    """
     _not_called()
 
 
 _tail = APIRouter(prefix="/v1/topics/{namespace}/{name}/tail", tags=["records"])
 
 
-@_tail.get("", summary="Follow a topic", responses=possible(404, 409))
+@_tail.get(
+    "",
+    summary="Follow a topic",
+    responses=possible(404, 409) | {101: {"description": "The connection is a WebSocket."}},
+)
 async def follow_topic(
     namespace: topics.Namespace,
     name: topics.Name,
@@ -145,8 +174,14 @@ async def follow_topic(
         str, Query(alias="from", description="earliest, latest, a time with a zone, or `next`.")
     ] = "latest",
     last_event_id: Annotated[str, Header(description="The id of the last event, in place of `from`.")] = "",
+    key: _Key = None,
+    until: _Until = None,
 ) -> str:
-    """Send records as they come, as server-sent events: `data` is a record, `id` the position behind it."""
+    """Send records as they come, as server-sent events: `data` is a record, `id` the position behind it.
+
+    With an upgrade to a WebSocket: as messages with `record` and `next`, as many as the client gives `credits` for.
+    A parameter `header.NAME` names a header's value: records without it are left out.
+    """
     _not_called()
 
 
@@ -170,7 +205,7 @@ class Application(CallerGuard):
         super().__init__(
             app, name="HTTP", port=Port.BROKER_HTTP, token=context.token, requests_max=REQUESTS_MAX,
             bodies=Bodies(bytes_max=1024 * 1024, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX),
-            verifier=context.verifier, quotas=context.quotas,
+            verifier=context.verifier, quotas=context.quotas, origins=settings.allow_origins,
         )  # fmt: skip
         self._batches = Bodies(bytes_max=send.BYTES_MAX, timeout_s=BODY_TIMEOUT_S, count_max=BODIES_MAX)
         self._bodies_kept, self._answers_kept = KeptBytes(BODIES_BYTES_MAX), KeptBytes(ANSWERS_BYTES_MAX)
@@ -179,13 +214,13 @@ class Application(CallerGuard):
         dequeues = CdapDequeues(context.client, context.consumes)
         streams = CdapRoutes(context.client, context.sends, dequeues, CdapEvents(context.client, context.reads, aside))
         self._further = (ConsumerRoutes(context.consumes, aside), streams)
-        self._tails = Tails(context.reads)
+        self._tails, self._sockets = Tails(context.reads), SocketTails(context.reads)
         self._callers = context.rights
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         topic, kind = route_of(scope["path"])
         if kind == "tail" and scope["method"] == "GET":
-            await self._tail(topic, scope, receive, send)
+            await (self._socket if UPGRADE in scope else self._tail)(topic, scope, receive, send)
             return
         if kind != "records":
             route = next((found for each in self._further if (found := each.find(scope["path"])) is not None), None)
@@ -197,18 +232,21 @@ class Application(CallerGuard):
         known = dict(headers)
         self._check_connection(scope)
         principal = self._caller(scope, known)
+        if len(known) < len(headers) and [name for name, _ in headers].count(NAME_HEADER) > 1:
+            raise InvalidArgument("an Idempotency-Key is there once")
         method = scope["method"]
         with self._bodies_kept.share() as share:
-            body = await self._batches.read(known, receive, share) if method == "POST" else b""
+            body = await self._batches.read(known, receive, share, scope.get(BODY_NOW)) if method == "POST" else b""
             with served(f"HTTP {method}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
-                await self._hold_call(principal)
+                if self._quotas is not None and self._quotas.book.any:
+                    await self._hold_call(self._quotas, principal)
                 query = scope["query_string"]
                 if method == "GET":
-                    async with self._runs(), _while_there(receive):
-                        answer = await self._answer(method, topic, principal, query, headers, body, share)
+                    async with self._runs():
+                        answer = await self._read(topic, principal, query, known, receive, share)
                 else:
-                    with self._counts():  # for as long as the verb takes, which has limits of its own
-                        answer = await self._answer(method, topic, principal, query, headers, body, share)
+                    with self._running:  # for as long as the verb takes, which has limits of its own
+                        answer = await self._answer(method, topic, principal, query, known, body, share)
             del body
         with self._answers_kept.share() as share:
             if not share.fits(len(answer.body)) and method == "GET":  # what was sent is answered in any case
@@ -224,9 +262,10 @@ class Application(CallerGuard):
         caller = Caller(self._callers, lambda *_: None)
         caller.admitted(principal)
         with self._bodies_kept.share() as share:
-            body = await self._batches.read(known, receive, share)
+            body = await self._batches.read(known, receive, share, scope.get(BODY_NOW))
             with served(f"HTTP {scope['method']}", headers, path=scope["path"][:PATH_LENGTH_MAX]):
-                await self._hold_call(principal)
+                if self._quotas is not None and self._quotas.book.any:
+                    await self._hold_call(self._quotas, principal)
                 query, write = query_of(scope["query_string"]), lambda answer: _write(answer, send)
                 asked = Asked(scope["method"], query, headers, body, caller, write, send)
                 async with self._runs(), _while_there(receive):
@@ -237,21 +276,57 @@ class Application(CallerGuard):
                 await _write(answer, send)
 
     async def _tail(self, topic: str, scope: Message, receive: Receive, send: Send) -> None:
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        known = dict(headers)
+        known: dict[bytes, bytes] = dict(scope["headers"])
+        caller, check = await self._follower(topic, scope, known)
+        with suppress(TimeoutError):
+            async with _while_there(receive, asyncio.Event()):
+                await self._tails.get(caller, topic, query_of(scope["query_string"]), known, send, check)
+
+    async def _socket(self, topic: str, scope: Message, _receive: Receive, _send: Send) -> None:
+        known: dict[bytes, bytes] = dict(scope["headers"])
+        chosen = take_token(known)
+        caller, check = await self._follower(topic, scope, known)
+        check_handshake(known)
+        upgrade: Upgrade = scope[UPGRADE]
+        await self._sockets.get(caller, topic, query_of(scope["query_string"]), lambda: upgrade(chosen), check)
+
+    async def _follower(
+        self, topic: str, scope: Message, known: dict[bytes, bytes]
+    ) -> tuple[Caller, Callable[[], Awaitable[None]]]:
+        """Return who follows a topic, and what raises once it may no longer. Raises what is answered."""
         self._check_connection(scope)
-        principal = self._caller(scope, known)
         caller = Caller(self._callers, lambda *_: None)
-        caller.admitted(principal)
+        caller.admitted(self._caller(scope, known))
 
         async def check() -> None:
             caller.admitted(self._caller(scope, known))
             await caller.require_named(Verb.READ, TOPIC, topic)
 
-        await self._hold_call(principal)
-        with suppress(TimeoutError):
-            async with _while_there(receive):
-                await self._tails.get(caller, topic, query_of(scope["query_string"]), headers, send, check)
+        if self._quotas is not None and self._quotas.book.any:
+            await self._hold_call(self._quotas, caller.principal)
+        return caller, check
+
+    async def _read(
+        self,
+        topic: str,
+        principal: Principal | None,
+        query: bytes,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        share: KeptShare,
+    ) -> RecordsAnswer:
+        """Return records. A client that sends nothing more is answered at once: it may be gone."""
+        if b"wait_ms" in query:
+            half_closed = asyncio.Event()
+            try:
+                async with _while_there(receive, half_closed):
+                    return await self._answer("GET", topic, principal, query, headers, b"", share)
+            except TimeoutError:
+                if not half_closed.is_set():
+                    raise
+            query = b"&".join(each for each in query.split(b"&") if not each.startswith(b"wait_ms="))
+        async with _while_there(receive):
+            return await self._answer("GET", topic, principal, query, headers, b"", share)
 
     async def _answer(
         self,
@@ -259,7 +334,7 @@ class Application(CallerGuard):
         topic: str,
         principal: Principal | None,
         query: bytes,
-        headers: list[tuple[bytes, bytes]],
+        headers: dict[bytes, bytes],
         body: bytes,
         share: KeptShare,
     ) -> RecordsAnswer:
@@ -273,6 +348,10 @@ class Application(CallerGuard):
         raise Refusal(405, InvalidArgument("records are sent with POST and read with GET"))
 
     def _refused(self, error: Exception, scope: Message) -> App:
+        if isinstance(error, Refusal) and error.status == 426:
+            response = error_response(error.error, error.status)
+            response.headers.update({"upgrade": "websocket", "sec-websocket-version": VERSION.decode()})
+            return response
         if not isinstance(error, RangelogError):
             return super()._refused(error, scope)
         response = error_response(error, status_of(error))
@@ -280,9 +359,15 @@ class Application(CallerGuard):
             response.headers["retry-after"] = str(RETRY_AFTER_S)
         return response
 
-    async def _hold_call(self, principal: Principal | None) -> None:
-        if self._quotas is not None and self._quotas.book.any and (who := client_of(principal)) is not None:
-            await self._quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+    async def _hold_call(self, quotas: QuotaGuard, principal: Principal | None) -> None:
+        if (who := client_of(principal)) is not None:
+            await quotas.hold(who, Measure.CALLS, 1, self._request_timeout_s)
+
+
+def application(context: DoorContext, settings: HttpSettings) -> App:
+    """Return the door's application, as its settings want it."""
+    app = Application(context, settings)
+    return PageOrigins(app, settings.allow_origins) if settings.allow_origins else app
 
 
 async def _write(answer: RecordsAnswer, send: Send) -> None:
@@ -304,12 +389,14 @@ async def _write(answer: RecordsAnswer, send: Send) -> None:
 
 
 @asynccontextmanager
-async def _while_there(receive: Receive) -> AsyncGenerator[None, None]:
-    """End what runs in an `async with` block once the client has gone."""
+async def _while_there(receive: Receive, half_closed: asyncio.Event | None = None) -> AsyncGenerator[None, None]:
+    """End what runs in an `async with` block once the client has gone; with `half_closed`, once it sends nothing more."""
 
     async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        while (kind := (await receive())["type"]) != "http.disconnect":
+            if kind == HALF_CLOSED and half_closed is not None:
+                half_closed.set()
+                break
         limit.reschedule(asyncio.get_running_loop().time())
 
     async with asyncio.timeout(None) as limit:

@@ -6,7 +6,7 @@ import socket
 
 from rangelog_broker.door import Door, DoorContext
 from rangelog_core.net.principals import Port
-from rangelog_http.app import Application
+from rangelog_http.app import application
 from rangelog_http.server import BoundedHead
 from rangelog_http.settings import HttpSettings
 from rangelog_server_common.http_server import HttpServer
@@ -19,7 +19,7 @@ GRACE_S = 5.0
 
 async def _open(context: DoorContext, settings: HttpSettings, bound: socket.socket) -> HttpServer:
     server = HttpServer(
-        Application(context, settings),
+        application(context, settings),
         port=Port.BROKER_HTTP,
         tls=context.tls,
         tokens=context.verifier is not None,

@@ -2,26 +2,32 @@
 
 What holds: the head of a request, its trailers too, is bounded before it is kept, and trailers are no headers of a request.
 A request whose length is said in two ways is refused, so that no proxy and this server can disagree where it ends. An offer of
-another protocol is not taken up. Of requests that come before their turn no more are kept than one step of the parser has. A
-client that reads nothing of its answer for too long loses its connection.
+another protocol is not taken up, but for a WebSocket, by the application, once it knows who asks. Of requests that come before
+their turn no more are kept than one step of the parser has. A client that reads nothing of its answer for too long loses its
+connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import urllib.parse
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import FlowControl, service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rangelog.errors import InvalidArgument
+from rangelog_http.cycle import RequestCycle
+from rangelog_http.reading_time import ReadInTime
+from rangelog_http.upgrades import UPGRADE, MessageSocket, switching
+from rangelog_server_common.http_guard import BODY_NOW, Refusal
 from rangelog_server_common.http_server import HeadInTime
 
 STEP_BYTES = 4 * 1024
 """Parsed at a time."""
 HEAD_BYTES_MAX = 48 * 1024
 """Of a head, which may have a position in as many shards as a topic has."""
-UNREAD_TIMEOUT_S = 30.0
 
 
 class _HeldFlow(FlowControl):
@@ -48,6 +54,10 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._has_called = False
         self._in_head = False
         self._offered = False  # another protocol, by the request whose head is parsed
+        self._is_half_closed = False
+        self._asks_socket = False  # the request whose head is parsed for the second time
+        self._idle_since_s: float | None = None  # None: something came after the last answer
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Part of asyncio.Protocol."""
@@ -56,22 +66,48 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio.Protocol."""
-        self._unset_keepalive_if_required()
+        self._idle_since_s = None
         self._unparsed += data
         self._parse()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Part of asyncio.Protocol."""
-        self._unparsed = b""
+        self._left()
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Part of asyncio.Protocol. Keep the connection where an answer is due: its client may still read."""
+        cycle = self.cycle
+        if (
+            cycle is None
+            or self.scheme == "https"
+            or cycle.more_body
+            or (cycle.response_complete and not self._unparsed)
+        ):
+            return False
+        self._is_half_closed = True
+        of_all: list[Any] = [cycle, *(queued for queued, _ in self.pipeline)]
+        for each in of_all:
+            each.half_close()
+        return True
+
     def on_response_complete(self) -> None:
-        """Called by uvicorn."""
-        super().on_response_complete()
+        """Called by a cycle. In place of uvicorn's, which makes a timer for each answer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self._idle_since_s = self.loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
         if self._unparsed:
             self._parse()
-            if not self.cycle.response_complete:
-                self._unset_keepalive_if_required()
+        if self._is_half_closed and self.cycle.response_complete and not self.pipeline:
+            self.transport.close()
 
     # ---- called by the parser
 
@@ -96,7 +132,7 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
         self._has_called, self._in_head = True, False
         self._offered = self.parser.should_upgrade()
         if not self._offered:
-            super().on_headers_complete()
+            self._begin()
         elif self.parser.get_method() == b"CONNECT":
             raise ValueError("this is no proxy")
 
@@ -113,6 +149,74 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
 
     # ---- inside
 
+    def _left(self) -> None:
+        """The connection is over, or another protocol has it."""
+        self._unparsed = b""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    def _upgraded(self, subprotocol: str) -> MessageSocket:
+        """Give the connection to a socket, after the answer 101. Raises Refusal."""
+        cycle = self.cycle
+        if cycle.more_body or cycle.body or self.pipeline or self._unparsed or cycle.disconnected:
+            raise Refusal(400, InvalidArgument("a request for a WebSocket has no body, and nothing follows it"))
+        self.transport.write(switching(dict(self.headers), subprotocol))
+        cycle.response_started = cycle.response_complete = cycle.disconnected = True
+        self.connections.discard(self)
+        self._left()
+        socket = MessageSocket(self.transport, self.connections)
+        self.transport.set_protocol(socket)
+        return socket
+
+    def _look_whether_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since_s is None:
+            return
+        left_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
+        else:
+            self.transport.close()
+
+    def _begin(self) -> None:
+        """Run the application for the request whose head is there, in its turn. In place of uvicorn's, for the cycle."""
+        version = self.parser.get_http_version()
+        scope: Any = self.scope
+        target = httptools.parse_url(self.url)
+        path = target.path.decode("ascii")
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
+        scope["raw_path"] = target.path
+        scope["query_string"] = target.query or b""
+        limit = self.limit_concurrency
+        is_full = limit is not None and max(len(self.connections), len(self.tasks)) >= limit
+        before = self.cycle
+        self.cycle = cycle = RequestCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        scope[BODY_NOW] = cycle.body_now
+        if self._is_half_closed:
+            cycle.half_close()
+        if self._asks_socket:
+            self._asks_socket, scope[UPGRADE] = False, self._upgraded
+        app = service_unavailable if is_full else self.app
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, app))
+
     def _parse(self) -> None:
         """Parse step by step, until a request waits for its turn."""
         given, at = self._unparsed, 0
@@ -123,6 +227,9 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             try:
                 self.parser.feed_data(step)
             except httptools.HttpParserUpgrade as offer:
+                self._asks_socket = (b"upgrade", b"websocket") in [
+                    (name, value.lower()) for name, value in self.headers
+                ]
                 given, at = self._head_without_offer() + step[offer.args[0] :] + given[at:], 0
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -154,44 +261,16 @@ class _StepwiseRequests(HttpToolsProtocol):  # type: ignore[misc]
             raise ValueError("the head of the request is too large")
 
 
-class BoundedHead(HeadInTime, _StepwiseRequests):
+class BoundedHead(HeadInTime, ReadInTime, _StepwiseRequests):
     """One connection. It is ended where its client reads nothing of an answer for too long."""
-
-    unread_timeout_s = UNREAD_TIMEOUT_S
-    _unread: asyncio.TimerHandle | None = None
-    _has_read = False
-
-    def pause_writing(self) -> None:
-        """Part of asyncio.Protocol."""
-        super().pause_writing()
-        self._await_reading()
-
-    def resume_writing(self) -> None:
-        """Part of asyncio.Protocol."""
-        self._has_read = True
-        super().resume_writing()
 
     def on_response_complete(self) -> None:
         """Called by uvicorn."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
-            self._await_reading()
+            self.await_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Part of asyncio.Protocol."""
-        if self._unread is not None:
-            self._unread.cancel()
-        super().connection_lost(exc)
-
-    def _await_reading(self) -> None:
-        if self._unread is None:
-            self._has_read = False
-            self._unread = self.loop.call_later(self.unread_timeout_s, self._look)
-
-    def _look(self) -> None:
-        self._unread = None
-        if self.transport.get_write_buffer_size():
-            if self._has_read:
-                self._await_reading()
-            else:
-                self.transport.abort()
+    def _left(self) -> None:
+        self._stop_timer()
+        self.end_waits()
+        super()._left()

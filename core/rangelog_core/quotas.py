@@ -124,6 +124,8 @@ class QuotaBook:
 
     def buckets(self, principal: str, name: str | None, measure: Measure) -> RateBuckets:
         """Return what counts for a client and a name; None: for no name, or for one that is not known yet."""
+        if not self.any:
+            return ()
         found = [self._bucket(False, principal, measure)]
         if name is not None and self._prefixes:
             found += [self._bucket(True, name[:length], measure) for length in self._lengths if length <= len(name)]

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from rangelog_core.errors import RangelogError
@@ -30,10 +31,13 @@ _T = TypeVar("_T")
 _Self = TypeVar("_Self")
 
 _API = "opentelemetry.trace"
+_IS_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+"""Whether OpenTelemetry itself loads an SDK, once it is asked for a tracer."""
 CONTEXT_KEYS = ("traceparent", "tracestate")
 CONTEXT_LENGTH_MAX = 1_024
 """Characters of a caller's `tracestate`, by the recommendation with room; one that is longer is not passed on."""
 
+_UNRECORDED = nullcontext()
 _tracer: Tracer | None = None
 
 
@@ -44,9 +48,9 @@ def is_active() -> bool:
 
 def _active() -> Tracer | None:
     global _tracer
-    if _tracer is None and _API in sys.modules:  # whoever configures an SDK has loaded it
-        from opentelemetry import trace
-
+    if _tracer is None and (trace := sys.modules.get(_API)) is not None:  # whoever configures an SDK has loaded it
+        if getattr(trace, "_TRACER_PROVIDER", trace) is None and not _IS_NAMED:
+            return None  # as the next line finds, which costs more
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             _tracer = trace.get_tracer("rangelog")
     return _tracer
@@ -127,19 +131,18 @@ def with_context(metadata: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str]
     return (*metadata, *(each for each in carrier.items() if len(each[1]) <= CONTEXT_LENGTH_MAX))
 
 
-@contextmanager
-def served(name: str, headers: Iterable[tuple[str | bytes, str | bytes]], **attributes: str | int) -> Iterator[None]:
+def served(
+    name: str, headers: Iterable[tuple[str | bytes, str | bytes]], **attributes: str | int
+) -> AbstractContextManager[None]:
     """Record how a request is served, as a part of the caller's trace where its headers name one. Bad headers are ignored."""
     tracer = _active()
     if tracer is None:
-        yield
-        return
+        return _UNRECORDED
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = TraceContextTextMapPropagator().extract(_context_of(headers))
-    with _recorded(tracer, name, attributes, context=context, kind=SpanKind.SERVER):
-        yield
+    return _recorded(tracer, name, attributes, context=context, kind=SpanKind.SERVER)
 
 
 def _context_of(headers: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """The checks of every request that a client makes over HTTP: certificate, token, origin, rights and quotas, beside HttpGuard's.
 
 What holds: a request runs once its body is there, and speaks for its caller at the placement driver. A web page cannot use the
-interface through somebody's browser: browsers name the page's origin, which is refused.
+interface through somebody's browser: browsers name the page's origin, which is refused unless the interface lists it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from rangelog_core.errors import InternalError, RangelogError, RoleForbids, Unauthorized
 from rangelog_core.net.acting import acting_for
@@ -16,7 +16,7 @@ from rangelog_core.quotas import Measure, charge
 from rangelog_core.rights import Verb
 from rangelog_core.tracing import served
 from rangelog_server_common.http_answers import error_response, status_of
-from rangelog_server_common.http_guard import App, Bodies, HttpGuard, Message, Receive, Refusal, Replay, Send
+from rangelog_server_common.http_guard import BODY_NOW, App, Bodies, HttpGuard, Message, Receive, Refusal, Replay, Send
 from rangelog_server_common.http_server import NEEDS_TOKEN, PRINCIPAL, REFUSAL
 from rangelog_server_common.quotas.guard import QuotaGuard, client_of
 from rangelog_server_common.rights.guard import RightsGuard
@@ -52,11 +52,12 @@ class CallerGuard(HttpGuard):
         rights: RightsGuard | None = None,
         verifier: TokenVerifier | None = None,
         quotas: QuotaGuard | None = None,
+        origins: Collection[str] = (),
     ) -> None:
         """`name`: of the interface, in spans and logs. `verifier`: of tokens, if they are accepted.
 
         `rights`: what the clients of this process may do. `quotas`: what holds them off. `needs_of_path`: None where the
-        application checks rights itself.
+        application checks rights itself. `origins`: of the web pages that may use the interface.
         """
         super().__init__(app, requests_max=requests_max, request_timeout_s=request_timeout_s)
         self._port = port
@@ -66,6 +67,7 @@ class CallerGuard(HttpGuard):
         self._needs_of_path = needs_of_path
         self._rights = rights
         self._quotas = quotas
+        self._origins = frozenset(each.encode() for each in origins)
         self._name = name
         self._log = logging.getLogger(f"rangelog.{name.lower()}")
 
@@ -73,7 +75,7 @@ class CallerGuard(HttpGuard):
         self._check_connection(scope)
         headers = dict(scope["headers"])
         caller = self._caller(scope, headers)
-        body = await self._bodies.read(headers, receive)
+        body = await self._bodies.read(headers, receive, now=scope.get(BODY_NOW))
         async with self._runs():
             with served(f"{self._name} {scope['method']}", scope["headers"], path=scope["path"][:PATH_LENGTH_MAX]):
                 if self._rights is not None and self._needs_of_path is not None:
@@ -115,7 +117,7 @@ class CallerGuard(HttpGuard):
 
     def _caller(self, scope: Message, headers: dict[bytes, bytes]) -> Principal | None:
         """Return who asks; None: nobody knows, without TLS. Raises Refusal, Unauthorized, RoleForbids, Unavailable."""
-        if b"origin" in headers:
+        if b"origin" in headers and headers[b"origin"] not in self._origins:
             raise Refusal(403, Unauthorized("requests of web pages are not served"))
         state = scope.get("state", {})
         certificate: Principal | None = state.get(PRINCIPAL)

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
 from typing import Any
 
 from rangelog_core.errors import InvalidArgument, Overloaded, RangelogError, RequestTimeout, RoleForbids, Unavailable
 
+BODY_NOW = "rangelog.body_now"
+"""In the scope of a request, where its server can do this: a function that returns the body if it is whole, else None."""
 DISCARD_TIMES = 16
 """So many times the limit is read, and not kept, of a body that is too large."""
 
@@ -40,9 +43,8 @@ class HttpGuard(ABC):
 
     def __init__(self, app: App, *, requests_max: int, request_timeout_s: float) -> None:
         self._app = app
-        self._requests_max = requests_max
         self._request_timeout_s = request_timeout_s
-        self._running = 0
+        self._running = _RequestCount(requests_max)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request. Part of ASGI."""
@@ -79,23 +81,29 @@ class HttpGuard(ABC):
     @asynccontextmanager
     async def _runs(self) -> AsyncGenerator[None, None]:
         """Count a request that runs, for a limited time. Raises Overloaded, RequestTimeout."""
-        with self._counts():
+        with self._running:
             try:
                 async with asyncio.timeout(self._request_timeout_s):
                     yield
             except TimeoutError:
                 raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
 
-    @contextmanager
-    def _counts(self) -> Generator[None, None, None]:
-        """Count a request that runs. Raises Overloaded."""
-        if self._running >= self._requests_max:
-            raise Overloaded(f"{self._requests_max} requests are running: try again")
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
+
+class _RequestCount:
+    """Counts the requests that run: each in a `with` block of its own."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._count = 0
+
+    def __enter__(self) -> None:
+        """Raises Overloaded."""
+        if self._count >= self._count_max:
+            raise Overloaded(f"{self._count_max} requests are running: try again")
+        self._count += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._count -= 1
 
 
 def _at_a_stop(scope: Message) -> RangelogError:
@@ -117,22 +125,25 @@ class KeptBytes:
         self.bytes_max = bytes_max
         self.size_bytes = 0
 
-    @contextmanager
-    def share(self) -> Generator[KeptShare, None, None]:
-        """Return the share of one request, which keeps nothing after the `with` block."""
-        share = KeptShare(self)
-        try:
-            yield share
-        finally:
-            share.fits(0)
+    def share(self) -> KeptShare:
+        """Return the share of one request, for a `with` block."""
+        return KeptShare(self)
 
 
 class KeptShare:
-    """The bytes that one request keeps in memory."""
+    """The bytes that one request keeps in memory: none after its `with` block."""
+
+    __slots__ = ("_of", "_size_bytes")
 
     def __init__(self, of: KeptBytes) -> None:
         self._of = of
         self._size_bytes = 0
+
+    def __enter__(self) -> KeptShare:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.fits(0)
 
     def fits(self, size_bytes: int) -> bool:
         """Note that the request keeps so many bytes now; return whether all requests together are within their limit."""
@@ -156,17 +167,34 @@ class Bodies:
         self._count_max = count_max
         self._limits: dict[asyncio.Timeout, KeptShare | None] = {}  # of those that are being received
 
-    async def read(self, headers: dict[bytes, bytes], receive: Receive, share: KeptShare | None = None) -> bytes:
-        """Return a body, whole; `share`: what it counts to.
+    async def read(
+        self,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        share: KeptShare | None = None,
+        now: Callable[[], bytes | None] | None = None,
+    ) -> bytes:
+        """Return a body, whole; `share`: what it counts to. `now`: see BODY_NOW.
 
         Raises Refusal: it is too large, late, or ends early; Overloaded: there is no room for it.
         """
-        too_large = Refusal(413, InvalidArgument(f"the body is above the limit of {self._bytes_max} bytes"))
         stated = headers.get(b"content-length", b"0")
         if len(stated) > 20 or int(stated) > self._bytes_max:
             if b"expect" not in headers:  # otherwise the client waits before it sends the body
                 await self._discard(receive)
-            raise too_large
+            raise self._too_large()
+        if now is not None and (whole := now()) is not None:
+            if len(whole) > self._bytes_max:
+                raise self._too_large()
+            if share is None or share.fits(len(whole)):
+                return whole
+            receive = Replay(whole, receive)  # others have to make room first
+        return await self._received(receive, share)
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, InvalidArgument(f"the body is above the limit of {self._bytes_max} bytes"))
+
+    async def _received(self, receive: Receive, share: KeptShare | None) -> bytes:
         body = bytearray()
         try:
             async with self._receiving(share) as limit:
@@ -179,7 +207,7 @@ class Bodies:
                         body.clear()
                         if message.get("more_body", False):
                             await self._discard(receive)
-                        raise too_large
+                        raise self._too_large()
                     while share is not None and not share.fits(len(body)):
                         if self._end_longest() in (limit, None):
                             share.keep(len(body))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from tests.fuzz import fuzz_corpus
 from tests.fuzz.fuzz_engine import Campaign, Tally, Target, judge
 from tests.fuzz.fuzz_targets import TARGETS
 from tests.simulation.fresh_seeds import commit_id, fresh_seed
+from tests.support.forked import run_script
 
 HERE = Path(__file__).resolve().parent
 SEED = fresh_seed(commit_id())
@@ -71,13 +70,13 @@ def test_a_decoder_survives_the_corpus_and_fresh_inputs(name: str) -> None:
 
 def test_decoders_in_native_code_survive_in_a_process_of_their_own() -> None:
     """Arrow and Parquet are handed hostile bytes: their process ends as it should."""
-    command = [sys.executable, str(HERE / "run.py"), "--plain", "--inputs", "25", "--seed", str(SEED), "--no-figures"]
+    arguments = ["--plain", "--inputs", "25", "--seed", str(SEED), "--no-figures"]
     for name in ISOLATED:
-        command += ["--target", name]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    print(ended.stdout)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.strip().endswith("crashes=0")
+        arguments += ["--target", name]
+    ended = run_script(HERE / "run.py", arguments, timeout=110)
+    print(ended.stdout.decode())
+    assert ended.returncode == 0, (ended.stdout + ended.stderr).decode()
+    assert ended.stdout.strip().endswith(b"crashes=0")
 
 
 def test_the_corpus_is_small_and_of_known_targets() -> None:

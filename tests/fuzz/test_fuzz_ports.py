@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 import rangelog
+from rangelog_cli.local import process as supervising
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.frame import Opcode
@@ -26,6 +27,7 @@ from tests.fuzz.fuzz_targets_data_plane import HELLO, change_append, change_fram
 from tests.fuzz.fuzz_targets_raft import hello_seeds
 from tests.fuzz.fuzz_targets_rest import change_request
 from tests.fuzz.fuzz_targets_rest import seeds as rest_seeds
+from tests.support import forked
 from tests.support.openings import everything_opens
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -41,8 +43,9 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """One placement driver of three, three range servers, and two brokers."""
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Three placement drivers, three range servers and two brokers, which begin by a fork: eight interpreters less."""
+    monkeypatch.setattr(supervising, "spawn", forked.spawn)
     env = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 << 20)}
     made = Cluster.open(tmp_path / "cluster", env=env, brokers=2)
     try:

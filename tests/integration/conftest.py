@@ -15,7 +15,7 @@ import pytest
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.plan import read_plan
 from rangelog_cli.local.processes import Cluster, Process
-from tests.support.calm import CALM, CALM_WRITERS
+from tests.support.calm import CALM, set_patience
 from tests.support.cluster_findings import registered
 from tests.support.cluster_starts import count
 from tests.support.held_loops import check_holds
@@ -74,9 +74,7 @@ def is_hasty(node: pytest.Item) -> bool:
 @pytest.fixture(autouse=True)
 def patient_writers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers of this process and of its commands leave no range because a replica stands still for a moment."""
-    if not is_hasty(request.node):
-        for name, value in CALM_WRITERS.items():
-            monkeypatch.setenv(name, value)
+    set_patience(monkeypatch, hasty=is_hasty(request.node))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -20,7 +21,8 @@ import rangelog
 from rangelog_cli.local.processes import Cluster
 from tests.integration.conftest import running
 from tests.support.openings import everything_opens
-from tests.support.waiting import Seen, eventually
+from tests.support.socket_client import SocketClient
+from tests.support.waiting import Seen, eventually, until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "http.md"
 
@@ -124,6 +126,9 @@ def test_requests_that_no_two_programs_would_read_alike(broker_cluster: Cluster,
         came = spoken(address, post + rest + b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert came.split(b"\r\n", 1)[0].split(b" ")[1:2] in ([b"400"], []), (rest[:60], came[:200])
         assert b"200 OK" not in came, rest[:60]
+    names = b"Idempotency-Key: a\r\nIdempotency-Key: b\r\n"
+    came = spoken(address, post + names + b"Connection: close\r\nContent-Length: 1\r\n\r\na")
+    assert came.split(b" ")[1:2] == [b"400"]
     status, answer = curl(f"{topic}/records")
     assert (status, answer["records"]) == (200, [])
 
@@ -263,3 +268,73 @@ def test_a_tail_goes_on_at_another_broker(own: Cluster) -> None:
     assert sorted(int(value) for value, _, _ in came) == list(range(100))
     assert len({(shard, offset) for _, shard, offset in came}) == 100
     own.start_member("broker1")
+
+
+def test_a_socket_goes_on_at_another_broker(broker_cluster: Cluster, topic: str) -> None:
+    """From the position of whichever message came last, with a filter: none missing, none twice."""
+    lines = b"".join(b'{"id": "%d", "n": %d}\n' % (number % 3, number) for number in range(90))
+    kind = ("-H", "content-type: application/x-ndjson")
+    assert curl(*kind, f"{topic}/records?key_pointer=/id", data=lines)[0] == 200
+    path = topic.removeprefix(door(broker_cluster, "broker1"))
+
+    async def follow(broker: str, start: str, count: int) -> SocketClient:
+        host, _, port = door(broker_cluster, broker).removeprefix("http://").partition(":")
+        client = await SocketClient.open((host, int(port)), f"{path}/tail?key=1&from={start}")
+        assert client.status == 101
+        client.send({"credits": count})
+        await until(lambda: len(client.values) == count, "the records come")
+        await client.close()
+        return client
+
+    async def run() -> list[str]:
+        first = await follow("broker1", "earliest", 12)
+        second = await follow("broker2", first.messages[-1]["next"], 18)
+        return first.values + second.values
+
+    assert [json.loads(value)["n"] for value in asyncio.run(run())] == list(range(1, 90, 3))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+def test_a_program_in_node(broker_cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    """Its own fetch and WebSocket: it sends, follows with credits, and closes."""
+    script = tmp_path / "follow.mjs"
+    script.write_text("""
+const [address] = process.argv.slice(2);
+for (const n of [1, 2, 3]) {
+  const sent = await fetch(`${address}/records?key=k`, {method: "POST", body: `value ${n}`});
+  if (sent.status !== 200) throw new Error(`status ${sent.status}`);
+}
+const socket = new WebSocket(`${address.replace("http:", "ws:")}/tail?from=earliest`, ["rangelog.v1"]);
+const came = [];
+socket.onopen = () => socket.send('{"credits": 3}');
+socket.onmessage = (message) => {
+  const {record} = JSON.parse(message.data);
+  if (record) came.push(record.value);
+  if (came.length === 3) socket.close(1000);
+};
+socket.onclose = (event) => console.log(JSON.stringify({came, code: event.code, chosen: socket.protocol}));
+""")
+    done = subprocess.run(
+        ["node", "--experimental-websocket", str(script), topic], capture_output=True, timeout=90, check=True
+    )
+    came = json.loads(done.stdout)
+    assert came == {"came": ["value 1", "value 2", "value 3"], "code": 1000, "chosen": "rangelog.v1"}
+
+
+def test_a_client_that_closes_its_half_is_answered(broker_cluster: Cluster, topic: str) -> None:
+    """As `nc -N` does after a request."""
+    address = door(broker_cluster, "broker1")
+    path = topic.removeprefix(address).encode()
+    host, _, port = address.removeprefix("http://").partition(":")
+    for request in (
+        b"POST %s/records HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na" % path,
+        b"GET %s/records?wait_ms=60000&from=latest HTTP/1.1\r\nHost: x\r\n\r\n" % path,
+        b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path,
+    ):
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            came = b""
+            while some := connection.recv(65_536):
+                came += some
+        assert came.startswith(b"HTTP/1.1 200 OK\r\n"), (request, came)

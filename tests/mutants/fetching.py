@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant, rare
 
 _FETCH, _READS = "rangelog_broker.verbs.fetch", "rangelog_broker.verbs.log_reads"
 _TAIL, _SHARD = "rangelog_broker.shards.tail", "rangelog_broker.shards.shard"
+_HOT, _FIRST = "rangelog._read.hot", "client/read/test_first_appends.py"
+_AWAITED = "range_server/serving/test_awaited_replicas.py"
 _TESTS, _WALK = "broker/verbs/test_fetch.py", "broker/verbs/test_tail.py"
 
 FETCHING: tuple[Mutant, ...] = (
@@ -32,4 +34,14 @@ FETCHING: tuple[Mutant, ...] = (
          "(), end, end, is_last=True)", "(), end, end)", _TESTS),
     rare("fetch-by-anyone", "a client reads a topic without a right on it", _FETCH,
          "        await caller.require(Verb.READ, _TOPIC, topic_id)\n        counted", "        counted", _TESTS),
+    rare("first-append-unheard", "followers have a range's first record seconds late", "rangelog_server.ranges.store",
+         "        self.awaited.made(hosted.key)\n", "", _AWAITED),
+    rare("first-append-waits-are-kept", "each client that goes away leaves a waiter for good",
+         "rangelog_server.serving.handlers.awaited_replica",
+         "        self._connection.store.awaited.discard(self._key, self._again)\n", "", _AWAITED),
+    rare("first-append-polls", "a quiet stream costs thirty requests a second for each follower", _HOT,
+         "                await (await self._client(replica, address)).wait_for_replica(wait_ms)\n                return\n",
+         "                break\n", _FIRST),
+    rare("first-append-behind-a-change", "followers wait in a range that was removed", "rangelog._read.refreshing",
+         "asyncio.ensure_future(watch.changed(watch.version))]", "asyncio.ensure_future(asyncio.sleep(3600))]", _FIRST),
 )  # fmt: skip

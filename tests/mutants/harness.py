@@ -35,4 +35,7 @@ HARNESS: tuple[Mutant, ...] = (
          _HOLDS_TEST),
     rare("hold-unchecked", "clusters of tests may hold their loops", "tests.support.held_loops",
          "        if kind is None:\n", "        if False:\n", _HOLDS_TEST),
+    rare("hasty-tests-are-patient", "a hasty test behind Spark's waits half a minute in vain, once in each gate",
+         "tests.support.calm", "            patch.delenv(name, raising=False)\n", "            pass\n",
+         "checkers/test_calm.py"),
 )  # fmt: skip

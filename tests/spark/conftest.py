@@ -16,7 +16,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.stream_config import StreamConfig
 from rangelog_jobs.cluster import ClusterAddress
-from tests.support.calm import CALM, CALM_WRITERS
+from tests.support.calm import CALM, set_patience
 from tests.support.cluster_findings import registered
 from tests.support.waiting import eventually
 
@@ -64,8 +64,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory, forked_members: None) -> Ite
         patch.setenv("PYTHONPATH", os.pathsep.join([str(WARM), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RANGELOG_TEST_BYTECODE", str(tmp_path_factory.mktemp("bytecode")))
         patch.setenv("SPARK_SUBMIT_OPTS", FAST_JAVA)
-        for name, value in CALM_WRITERS.items():
-            patch.setenv(name, value)
+        set_patience(patch, hasty=False)
         yield
 
 

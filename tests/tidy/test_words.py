@@ -35,7 +35,7 @@ ATTRIBUTES_LEFT = {
     "client/rangelog/_consume/reader.py::TopicReader": 22,
     "client/rangelog/_produce/core.py::ProducerCore": 20,
     "client/rangelog/_produce/runner.py::ProducerRunner": 22,
-    "client/rangelog/_read/reader.py::SpanReader": 23,
+    "client/rangelog/_read/reader.py::SpanReader": 19,
     "core/rangelog_core/net/data_connection.py::DataConnection": 17,
     "pd/rangelog_pd/consensus/pysyncobj_consensus.py::PySyncObjConsensus": 21,
     "pd/rangelog_pd/driver.py::Driver": 25,

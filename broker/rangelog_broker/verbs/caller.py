@@ -40,12 +40,13 @@ class Caller:
         self.charge = charge
         self._rights = rights
         self._principal: Principal | None = None
-        self._gate: FrameGate[Request] = FrameGate(rights, self._again)
+        self._gate: FrameGate[Request] | None = None  # of a caller whose requests may have to wait here
 
     def admitted(self, principal: Principal | None) -> None:
         """Note who it is; None: not known, on a port without TLS."""
         self._principal = principal
-        self._gate.admitted(principal)
+        if self._gate is not None:
+            self._gate.admitted(principal)
 
     @property
     def principal(self) -> Principal | None:
@@ -54,7 +55,7 @@ class Caller:
 
     def passes(self, request: Request, verbs: int, resource: Resource) -> bool:
         """Whether a request passes now; else it is run again later. Raises RightMissing, Unavailable, Overloaded."""
-        return self._gate.passes(request, verbs, resource)
+        return (self._gate or self._opened()).passes(request, verbs, resource)
 
     async def require(self, verbs: Verb, kind: int, resource_id: int) -> None:
         """Wait until it is known that the caller may do one of the verbs. Raises RightMissing, Unavailable."""
@@ -66,8 +67,14 @@ class Caller:
 
     def close(self) -> None:
         """Forget what waits, and the door's connection: in a circle it would keep its buffers until the collector comes by."""
-        self._gate.close()
+        if self._gate is not None:
+            self._gate.close()
         self.charge = _uncharged
+
+    def _opened(self) -> FrameGate[Request]:
+        self._gate = gate = FrameGate(self._rights, self._again)
+        gate.admitted(self._principal)
+        return gate
 
     def _again(self, request: Request) -> None:
         try:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
+from types import TracebackType
 from typing import Any
 
 from rangelog import AppendRecord, Client, ProducerAck, TopicProducer
@@ -45,6 +47,8 @@ NAME_BYTES_MAX = 255
 IDLE_S = 60.0
 """A producer that has sent nothing for so long is closed."""
 SWEEP_S = 10.0
+NAMES_KNOWN_MAX = 1_000
+"""Names that were checked and are remembered."""
 
 _ABSENT = b"\xff" * 8
 _TOPIC = int(RESOURCE_KIND_TOPIC)
@@ -60,7 +64,8 @@ class Sends:
         self.counts = SendCounts()
         self._client = client
         self._quotas = quotas
-        self._topics: dict[str, _Topic] = {}  # the one that has been idle for longest first
+        self._topics: dict[str, _Topic] = {}
+        self._waits = _OutcomeWaits()
         self._sweeping: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._submitted_bytes = 0
@@ -90,8 +95,8 @@ class Sends:
             ```
         """
         futures = await self._submit(caller, topic, records, shard)
-        deadline = asyncio.get_running_loop().time() + SEND_TIMEOUT_S
-        outcomes = [each if isinstance(each, RangelogError) else await _outcome(each, deadline) for each in futures]
+        with self._waits.limited(futures):
+            outcomes = [each if isinstance(each, RangelogError) else await _outcome(each) for each in futures]
         self._count(outcomes)
         return outcomes
 
@@ -153,6 +158,7 @@ class Sends:
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
+        self._waits.close()
         for name in list(self._topics):
             self._drop(name)
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -165,13 +171,13 @@ class Sends:
     # ---- inside
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
-        refused = sum(isinstance(each, RangelogError) for each in outcomes)
+        refused = sum([isinstance(each, RangelogError) for each in outcomes])
         self.counts.refused_records += refused
         self.counts.acked_records += len(outcomes) - refused
 
     async def _admit(self, caller: Caller, topic: str, records: Sequence[AppendRecord]) -> tuple[_Topic, int]:
         """Return the topic, and the bytes of the records, once the caller may send them."""
-        name = str(parse_topic_name(topic))
+        name = _full_name(topic)
         size_bytes = sum(map(size_of, records))
         if not 1 <= len(records) <= RECORDS_MAX or size_bytes > BYTES_MAX:
             raise InvalidArgument(
@@ -202,31 +208,34 @@ class Sends:
         """Submit records once there is room. Raises what ended the producer, AppendTimeout: no record was sent."""
         async with found.turn:  # who waits for room goes on in turn, and finds it
             await found.producer.ready()
+            submit = found.producer.submit
             futures: list[asyncio.Future[ProducerAck] | RangelogError] = []
             for value, key, headers, ms in records:
                 try:
-                    futures.append(found.producer.submit(value, key=key, headers=headers, timestamp=ms, shard=shard))
+                    futures.append(submit(value, key=key, headers=headers or None, timestamp=ms, shard=shard))
                 except RangelogError as error:
                     futures.append(error)
             return futures
 
     async def _topic(self, name: str) -> _Topic:
         """Return the topic with its producer open. Raises what opening it raises, Overloaded."""
-        found = self._topics.pop(name, None)
+        found = self._topics.get(name)
         if found is None:
             if len(self._topics) >= PRODUCERS_MAX:
                 raise Overloaded(
                     f"records are sent to {PRODUCERS_MAX} topics at once, the limit of a broker: try again"
                 )
-            found = _Topic(name, self._client)
+            found = self._topics[name] = _Topic(name, self._client)
             self._sweep_later()
-        self._topics[name] = found
         found.used_s = asyncio.get_running_loop().time()
+        if found.is_open:
+            return found
         try:
             await asyncio.shield(found.opening)
         except RangelogError:
             self._drop(name, found)
             raise
+        found.is_open = True
         return found
 
     def _drop(self, name: str, found: _Topic | None = None) -> None:
@@ -264,6 +273,7 @@ class _Topic:
         self._submitter_open: asyncio.Task[None] | None = None
         self.turn = asyncio.Lock()
         self.used_s = 0.0
+        self.is_open = False
         self.opening = asyncio.create_task(self.producer.open())
         self.opening.add_done_callback(_forget)
 
@@ -308,8 +318,69 @@ def content_of(records: Sequence[AppendRecord]) -> int:
     return int.from_bytes(content.digest(), "big")
 
 
-async def _outcome(future: asyncio.Future[ProducerAck], deadline: float) -> Outcome:
-    timer = None if future.done() else asyncio.get_running_loop().call_at(deadline, future.cancel)
+class _OutcomeWaits:
+    """The requests that wait for outcomes: all for as long, so that one timer serves them."""
+
+    def __init__(self) -> None:
+        self._waits: dict[_OutcomeWait, None] = {}  # the one that has waited for longest first
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limited(self, futures: Sequence[asyncio.Future[ProducerAck] | RangelogError]) -> _OutcomeWait:
+        """Return what cancels the futures that are not done in time, for a `with` block."""
+        loop = asyncio.get_running_loop()
+        wait = _OutcomeWait(self._waits, futures, loop.time() + SEND_TIMEOUT_S)
+        if self._timer is None:
+            self._timer = loop.call_at(wait.ends_s, self._look)
+        return wait
+
+    def close(self) -> None:
+        """Stop: the waits have the producers' limits."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for wait in list(self._waits):
+            if wait.ends_s > loop.time():
+                self._timer = loop.call_at(wait.ends_s, self._look)
+                return
+            wait.end()
+
+
+class _OutcomeWait:
+    __slots__ = ("_futures", "_waits", "ends_s")
+
+    def __init__(
+        self,
+        waits: dict[_OutcomeWait, None],
+        futures: Sequence[asyncio.Future[ProducerAck] | RangelogError],
+        ends_s: float,
+    ) -> None:
+        self._waits = waits
+        self._futures = futures
+        self.ends_s = ends_s
+
+    def __enter__(self) -> None:
+        self._waits[self] = None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._waits.pop(self, None)
+
+    def end(self) -> None:
+        """Cancel what is not done."""
+        self._waits.pop(self, None)
+        for each in self._futures:
+            if isinstance(each, asyncio.Future):
+                each.cancel()
+
+
+@lru_cache(maxsize=NAMES_KNOWN_MAX)
+def _full_name(topic: str) -> str:
+    return str(parse_topic_name(topic))
+
+
+async def _outcome(future: asyncio.Future[ProducerAck]) -> Outcome:
     try:
         return await future
     except RangelogError as error:
@@ -321,9 +392,6 @@ async def _outcome(future: asyncio.Future[ProducerAck], deadline: float) -> Outc
         return RequestTimeout(
             f"no ack within {SEND_TIMEOUT_S:g} s: read whether the record is in the log", outcome_unknown=True
         )
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

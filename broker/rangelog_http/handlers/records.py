@@ -11,21 +11,24 @@ from rangelog_broker.verbs import read, send
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.counts import size_of
 from rangelog_broker.verbs.read import Reads
+from rangelog_broker.verbs.record_filter import RecordFilter
 from rangelog_broker.verbs.send import Outcome, Sends
 from rangelog_core.errors import RangelogError
 from rangelog_http.answers import status_of
-from rangelog_http.handlers.aside import Aside
+from rangelog_http.handlers.aside import LARGE_BYTES, Aside
 from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.encodings import decoded
+from rangelog_http.wire.filters import HEADER_START, NAMES, wanted_of
 from rangelog_http.wire.json_pointers import parse_pointer
 from rangelog_http.wire.records_in import LINES_TYPES, Given, records_of
 from rangelog_http.wire.records_out import dumped, lines_of, object_of, outcome_object, start_of, token_of
 from rangelog_server_common.http_guard import KeptShare
 
 HEADER_PREFIX = b"x-rangelog-header-"
+NAME_HEADER = b"idempotency-key"
 ACKS = ("durable", "none")
 _SENT = frozenset({"key", "key_pointer", "ack", "shard"})
-_READ = frozenset({"from", "limit", "wait_ms"})
+_READ = frozenset({"from", "limit", "wait_ms"}) | NAMES
 ENCODED_WEIGHT = 64
 """So many times its length a compressed body counts."""
 _BYTES = "surrogateescape"
@@ -58,7 +61,7 @@ class RecordHandlers:
         caller: Caller,
         topic: str,
         query: Query,
-        headers: list[tuple[bytes, bytes]],
+        headers: Mapping[bytes, bytes],
         body: bytes,
         share: KeptShare,
     ) -> RecordsAnswer:
@@ -71,23 +74,25 @@ class RecordHandlers:
         if ack not in ACKS:
             raise InvalidArgument(f"ack={ack[:40]!r}: {' or '.join(ACKS)}")
         shard = number_of(query, "shard", None, 0, (1 << 64) - 1)
-        known = dict(headers)
-        encoding = known.get(b"content-encoding", b"").decode("latin-1")
-        plain = await self._aside(
-            len(body) * (ENCODED_WEIGHT if encoding else 0), lambda: decoded(body, encoding, send.BYTES_MAX)
-        )
-        kept_bytes = len(body) + (len(plain) if plain is not body else 0)
-        share.keep(kept_bytes)
-        content_type = known.get(b"content-type", b"").decode("latin-1")
+        encoding = headers.get(b"content-encoding", b"").decode("latin-1")
+        plain, kept_bytes = body, len(body)
+        if encoding:
+            plain = await self._aside(len(body) * ENCODED_WEIGHT, lambda: decoded(body, encoding, send.BYTES_MAX))
+            kept_bytes += len(plain) if plain is not body else 0
+            share.keep(kept_bytes)
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
         given = self._given(topic, query, headers)
-        found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
+        if len(plain) <= LARGE_BYTES:
+            found = records_of(plain, content_type, given, send.RECORDS_MAX)
+        else:
+            found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
         if found.is_batch:
             share.keep(kept_bytes + len(plain))
-        names = [value.decode("latin-1") for name, value in headers if name == b"idempotency-key"]
-        if names:
-            if len(names) > 1 or ack == "none" or shard is not None:
-                raise InvalidArgument("an Idempotency-Key is there once, with ack=durable, and without shard")
-            outcomes = await self._sends.send_once(caller, topic, found.records, name=names[0])
+        name = headers.get(NAME_HEADER)
+        if name is not None:
+            if ack == "none" or shard is not None:
+                raise InvalidArgument("an Idempotency-Key goes with ack=durable, and without shard")
+            outcomes = await self._sends.send_once(caller, topic, found.records, name=name.decode("utf-8", _BYTES))
             if isinstance(outcomes[0], PreconditionFailed):
                 raise outcomes[0]
         elif ack == "none":
@@ -105,30 +110,31 @@ class RecordHandlers:
             raise outcome
         return RecordsAnswer(200, "application/json", b'{"shard":%d,"offset":%d}' % (outcome.shard, outcome.offset))
 
-    async def get(self, caller: Caller, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> RecordsAnswer:
+    async def get(self, caller: Caller, topic: str, query: Query, headers: Mapping[bytes, bytes]) -> RecordsAnswer:
         """Return records from a position on. Raises RangelogError."""
-        check_known(query, _READ)
+        check_known(query, _READ, HEADER_START)
         found = await self._reads.read(
             caller,
             topic,
             start_of(query.get("from", "earliest")),
             records_max=number_of(query, "limit", 1_000, 1, read.RECORDS_MAX) or 1,
             wait_s=(number_of(query, "wait_ms", 0, 0, int(read.WAIT_S_MAX * 1_000)) or 0) / 1_000,
+            wanted=RecordFilter(*wanted_of(query)),
         )
         token = token_of(found.position)
-        more = ((b"x-rangelog-next", token.encode()),)
+        behind = ((b"x-rangelog-next", token.encode()), *(((b"x-rangelog-more", b"true"),) if found.more else ()))
         size_bytes = sum(map(size_of, found.records))
-        if any(each in dict(headers).get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
+        if any(each in headers.get(b"accept", b"").decode("latin-1") for each in LINES_TYPES):
             lines = await self._aside(size_bytes, lambda: lines_of(found.records))
-            return RecordsAnswer(200, LINES_TYPES[0], lines, more)
-        body = await self._aside(size_bytes, lambda: object_of(found.records, token))
-        return RecordsAnswer(200, "application/json", body, more)
+            return RecordsAnswer(200, LINES_TYPES[0], lines, behind)
+        body = await self._aside(size_bytes, lambda: object_of(found.records, token, found.more))
+        return RecordsAnswer(200, "application/json", body, behind)
 
-    def _given(self, topic: str, query: Query, headers: list[tuple[bytes, bytes]]) -> Given:
+    def _given(self, topic: str, query: Query, headers: Mapping[bytes, bytes]) -> Given:
         key: bytes | None = query["key"].encode("utf-8", _BYTES) if "key" in query else None
         kept: dict[str, bytes] = {}
         ms: int | None = None
-        for name, value in headers:
+        for name, value in headers.items():
             if name == b"x-rangelog-key" and key is None:
                 key = value
             elif name == b"x-rangelog-timestamp-ms":
@@ -156,10 +162,10 @@ def query_of(query_string: bytes) -> Query:
     return query
 
 
-def check_known(query: Mapping[str, str], known: frozenset[str]) -> None:
-    """Raise InvalidArgument where a query has another parameter than the known ones."""
+def check_known(query: Mapping[str, str], known: frozenset[str], start: str = "") -> None:
+    """Raise InvalidArgument where a query has another parameter than the known ones, or those that begin with `start`."""
     for name in query:
-        if name not in known:
+        if name not in known and not (start and name.startswith(start)):
             raise InvalidArgument(f"the query has no parameter {name[:40]!r}: there are {', '.join(sorted(known))}")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from rangelog import Cut, GroupRecord, ProducerAck, TopicRecord
 from rangelog.errors import InvalidArgument, RangelogError
+from rangelog_http.wire.filters import time_of
 
 PLACES = ("earliest", "latest")
 PLAIN_LENGTH_MAX = 500
@@ -38,13 +39,8 @@ def start_of(text: str) -> str | Cut | datetime:
     """
     if text in PLACES:
         return text
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    else:
-        if at.tzinfo is None:
-            raise InvalidArgument("a time needs a zone: 2026-01-01T00:00:00Z")
+    at = time_of(text)
+    if at is not None:
         return at
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -84,9 +80,10 @@ def dequeued_object(batch: int, records: Iterable[GroupRecord], lost: list[dict[
     return b'{"batch":%d,"records":[%b],"lost":%b}' % (batch, listed, dumped(lost))
 
 
-def object_of(records: Iterable[TopicRecord], token: str) -> bytes:
-    """Return records and the position behind them as one object of JSON."""
-    return b'{"records":[%b],"next":%b}' % (b",".join(dumped(record_object(each)) for each in records), dumped(token))
+def object_of(records: Iterable[TopicRecord], token: str, more: bool) -> bytes:
+    """Return records and the position behind them as one object of JSON. `more`: they end early."""
+    listed = b",".join(dumped(record_object(each)) for each in records)
+    return b'{"records":[%b],"next":%b%b}' % (listed, dumped(token), b',"more":true' if more else b"")
 
 
 def lines_of(records: Iterable[TopicRecord]) -> bytes:

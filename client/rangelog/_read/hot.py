@@ -26,19 +26,21 @@ from rangelog_core.net.replica_client import ReplicaClient, range_key
 from rangelog_proto.v1 import common_pb2
 
 _NOTHING_YET_POLL_MS = 100
+"""How often a range without replicas is looked at where no server waits for the first append: those of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Consecutive checked batches; the first holds the requested offset. `sealed_end_offset`: None if the replica knows none.
 
-    `durable_offset`: the end of the replica's records, readable or not.
+    `durable_offset`: the end of the replica's records, readable or not. `no_replica`: nothing was appended to the range so far.
     """
 
     batches: Sequence[CheckedBatch]
     end_offset: int
     sealed_end_offset: int | None
     durable_offset: int = 0
+    no_replica: bool = False
 
     def open_known(self) -> tuple[list[Columns], int]:
         """Open the batches up to the first of an unknown version; return them and their end offset.
@@ -111,14 +113,32 @@ class HotRange:
                 last = error
             self.next_replica()
         if nothing_yet:  # the first append creates the replicas: none exists yet
-            await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
-            return Fetched((), offset, None)
+            return Fetched((), offset, None, no_replica=True)
         if isinstance(last, OffsetOutOfRange | UnsupportedVersion | RightMissing):
             raise last
         raise Unavailable(
             f"no replica of range {self.source.stream_id}/{self.source.index} can be read ({last.message}); "
             "see `pdctl server list`"
         ) from last
+
+    async def wait_for_replica(self, wait_ms: int) -> None:
+        """After a fetch found no replica: return once a server has one, or after the wait.
+
+        One server waits at a time, the next call's is the next one: one that is behind holds the reader up for one wait.
+        """
+        loop = asyncio.get_running_loop()
+        over_s = loop.time() + wait_ms / 1000
+        for _ in self._replicas:
+            replica, address = self._replicas[self._current % len(self._replicas)]
+            try:
+                await (await self._client(replica, address)).wait_for_replica(wait_ms)
+                return
+            except RangeNotFound:
+                self.next_replica()
+                break
+            except RangelogError:
+                self.next_replica()
+        await asyncio.sleep(max(0.0, min(over_s - loop.time(), _NOTHING_YET_POLL_MS / 1000)))
 
     def _pushed_fetch(self, connection: DataConnection, offset: int, wanted: tuple[int, int, int]) -> PushedFetch:
         pushed = self._pushed

@@ -85,7 +85,8 @@ class PushedFetch:
         """End the fetch; idempotent."""
         if not self.over:
             self.over = True
-            self._grant(0)
+            if not self._replies.failed:
+                self._grant(0)
         self._replies.close()
         self._budget.give_back(self._credit_bytes)
         self._credit_bytes = 0

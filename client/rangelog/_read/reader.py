@@ -8,7 +8,6 @@ A start that was looked up, and is trimmed before a record is handed out, moves 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -24,8 +23,9 @@ from rangelog._read.hot import Fetched, HotRange
 from rangelog._read.patience import Patience
 from rangelog._read.polling import Pollable
 from rangelog._read.record_chunk import RecordChunk
+from rangelog._read.refreshing import BackgroundRefresh
 from rangelog._read.stream_view import StreamView, confirmed_end
-from rangelog._read.stream_watches import StreamWatch, StreamWatches
+from rangelog._read.stream_watches import StreamWatches
 from rangelog.protocol.reading import ReadPreference, Tier, tiers_for, trimmed
 from rangelog_core.batch import Columns
 from rangelog_core.errors import (
@@ -77,9 +77,7 @@ class SpanReader(ABC, Generic[_T]):
         self._view = StreamView(metadata, stream, stream_id=stream_id, connections=connections)
         self._connections = connections
         self._cold = cold
-        self._watches = watches
-        self._watch: StreamWatch | None = None
-        self._asked_version = self._seen_version = -1  # of the watch: requested, and replied
+        self._beside = BackgroundRefresh(self._view, watches)
         self._start = start
         self._end = end
         self._follow = follow
@@ -88,7 +86,6 @@ class SpanReader(ABC, Generic[_T]):
         self._hot: HotRange | None = None
         self._proved_end = 0
         self._idle_count = 0
-        self._refreshing: asyncio.Future[None] | None = None
         self._not_before_ms: int | None = None  # earlier records are skipped, up to the first that is not
         self._sought_ms: int | None = None  # the start, if it is a time
         self._is_movable = False  # `position` is of a record that was looked up, and nothing was handed out
@@ -154,11 +151,7 @@ class SpanReader(ABC, Generic[_T]):
     # ---- inside
 
     def _release(self) -> None:
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-        if self._watch is not None:
-            self._watches.leave(self._watch)
-            self._watch = None
+        self._beside.close()
         self._read_from(None)
         self._cold.close()
 
@@ -282,7 +275,7 @@ class SpanReader(ABC, Generic[_T]):
         """Return the next records and their end offset, or None when there are none yet."""
         located = self._view.locate(self.position)
         if located is None:
-            watch = self._watched()
+            watch = self._beside.watch()
             version = watch.version
             await self._look_for_a_range()
             located = self._view.locate(self.position)
@@ -319,6 +312,11 @@ class SpanReader(ABC, Generic[_T]):
         end_offset = self._end or 0
         for _ in source.replicas:
             fetched = await hot.fetch(self.position, wait_ms=wait_ms, known_end_offset=known, end_offset=end_offset)
+            if fetched.no_replica:
+                self._idle_count += 1
+                self._beside.ask(self.position)
+                await self._beside.until_changed(source, self.position, hot.wait_for_replica(wait_ms))
+                return None
             if fetched.sealed_end_offset is not None and not sealed:
                 self._proved_end = min(self._proved_end, fetched.sealed_end_offset)  # a committed end overrides it
             if fetched.batches or not more_is_known:
@@ -346,7 +344,7 @@ class SpanReader(ABC, Generic[_T]):
             if fetched.sealed_end_offset is not None:
                 await self._view.refresh(self.position)
             else:
-                self._refresh_beside()
+                self._beside.ask(self.position)
         return None
 
     async def _prove_more(self, source: common_pb2.Range) -> bool:
@@ -355,40 +353,12 @@ class SpanReader(ABC, Generic[_T]):
         self._proved_end = max(known, proved.offset)
         return self._proved_end > known
 
-    def _watched(self) -> StreamWatch:
-        """The watch of the stream, which this reader joins when it first waits."""
-        if self._watch is None:
-            self._watch = self._watches.join(self._view.stream.stream_id)
-        return self._watch
-
     async def _look_for_a_range(self) -> None:
         """Ask for ranges behind the known ones. A missing reply is no failure: all known records are read."""
         try:
             await self._view.refresh(self.position)
         except Unavailable as error:
             _log.info("the placement driver does not answer; %s rests at %d: %s", self._view.name, self.position, error)
-
-    def _refresh_beside(self) -> None:
-        """Ask in the background for a seal that the replica does not know; placement drivers may be away for long.
-
-        Does nothing where the watch of the stream shows no change since the last reply. Raises an error reply that came
-        since the last call, but not a missing reply.
-        """
-        asked = self._refreshing
-        if asked is not None and not asked.done():
-            return
-        if asked is not None and asked.exception() is None:
-            self._seen_version = self._asked_version
-        watch = self._watched()
-        if watch.is_sound and watch.version == self._seen_version:
-            return
-        self._asked_version = watch.version
-        self._refreshing = asyncio.ensure_future(self._view.refresh(self.position))
-        self._refreshing.add_done_callback(
-            lambda ended: ended.cancelled() or ended.exception()
-        )  # raised later, or never
-        if asked is not None and (error := asked.exception()) is not None and not isinstance(error, Unavailable):
-            raise error
 
     async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
         """Return the first offset whose record is at or after the time, or the tail."""

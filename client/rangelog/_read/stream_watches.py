@@ -32,13 +32,18 @@ class StreamWatch:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    async def changed(self, version: int) -> None:
+        """Return once the version differs from `version`."""
+        if version == self.version:
+            await self._changed.wait()
+
     async def wait(self, version: int, timeout_s: float) -> None:
         """Return once the version differs from `version`, or after the time."""
         if version != self.version:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s if self.is_sound else min(timeout_s, FALL_BACK_S)):
-                await self._changed.wait()
+                await self.changed(version)
 
 
 class StreamWatches(WatchCalls):

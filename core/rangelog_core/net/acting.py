@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from rangelog_core.errors import InvalidArgument, RoleForbids
 from rangelog_core.ids import check_name
@@ -40,20 +39,25 @@ class Represented(Principal):
 _ACTING: ContextVar[tuple[Metadata, asyncio.Task[object] | None] | None] = ContextVar("acting", default=None)
 
 
-@contextmanager
-def acting_for(principal: Principal | None, bounds: Bounds | None = None) -> Iterator[None]:
+class acting_for:  # noqa: N801 - a `with` statement's, and at every request: no generator
     """Make the calls of this task for a principal, in a `with` block. None: without a principal, they are the process's own.
 
     `bounds`: what the principal's token is bound to.
     """
-    said: Metadata = ((ACTING_KEY, str(principal)),) if principal is not None else ()
-    if bounds is not None:
-        said += ((WITHIN_KEY, json.dumps(listed(bounds.rules), separators=(",", ":"))),)
-    before = _ACTING.set((said, asyncio.current_task()))
-    try:
-        yield
-    finally:
-        _ACTING.reset(before)
+
+    __slots__ = ("_before", "_said")
+
+    def __init__(self, principal: Principal | None, bounds: Bounds | None = None) -> None:
+        said: Metadata = ((ACTING_KEY, str(principal)),) if principal is not None else ()
+        if bounds is not None:
+            said += ((WITHIN_KEY, json.dumps(listed(bounds.rules), separators=(",", ":"))),)
+        self._said = said
+
+    def __enter__(self) -> None:
+        self._before = _ACTING.set((self._said, asyncio.current_task()))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _ACTING.reset(self._before)
 
 
 def with_principal(metadata: Metadata) -> Metadata:

@@ -164,6 +164,23 @@ class ReplicaClient:
         )
         return decode_fetch_answer(frame, self._key, offset)
 
+    async def wait_for_replica(self, wait_ms: int, *, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+        """Return once the server has a replica of the range, which the first append makes. `timeout_s` is added to the wait.
+
+        Raises RangeNotFound when the wait is over, at once from a server of an earlier version; RangeDropped.
+        """
+        stream_id, range_index, start_offset = self._key
+        request = data_pb2.Fetch(
+            stream_id=stream_id,
+            range_index=range_index,
+            offset=start_offset,
+            wait_ms_max=wait_ms,
+            awaits_replica=True,
+        )
+        timeout_s += wait_ms / 1000
+        frame = await self._connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=timeout_s)
+        decode_fetch_answer(frame, self._key, start_offset)
+
     async def lookup_timestamp(
         self,
         timestamp_ms: int,

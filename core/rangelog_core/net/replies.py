@@ -27,6 +27,11 @@ class Replies:
         self._error: RangelogError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether an error has ended them: no request of this id is in progress at the peer."""
+        return self._error is not None
+
     async def next(self, *, timeout_s: float) -> Frame:
         """Return the next reply. Raises the error that the peer sent after the earlier replies, RequestTimeout, Unavailable."""
         if not self._frames and self._error is None:

@@ -111,7 +111,7 @@ class Confirm(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[Confirm, _Mapping]]] = ..., start_offset: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "known_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews", "confirm_wanted_offset")
+    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "known_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews", "confirm_wanted_offset", "awaits_replica")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +123,7 @@ class Fetch(_message.Message):
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RENEWS_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_WANTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AWAITS_REPLICA_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     offset: int
@@ -134,7 +135,8 @@ class Fetch(_message.Message):
     end_offset: int
     renews: bool
     confirm_wanted_offset: int
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., end_offset: _Optional[int] = ..., renews: bool = ..., confirm_wanted_offset: _Optional[int] = ...) -> None: ...
+    awaits_replica: bool
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., end_offset: _Optional[int] = ..., renews: bool = ..., confirm_wanted_offset: _Optional[int] = ..., awaits_replica: bool = ...) -> None: ...
 
 class FetchReply(_message.Message):
     __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset", "last", "doubtful", "held")

@@ -23,6 +23,7 @@ from rangelog_core.errors import (
     Unavailable,
     WriterFenced,
 )
+from rangelog_server.ranges.awaited_replicas import AwaitedReplicas
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.counts import ServingCounts
 from rangelog_server.ranges.hosted_replica import HostedReplica, Writing, nobody
@@ -62,6 +63,7 @@ class Store:
         self.wal = wal
         self.cache = TailCache(cache_bytes)
         self.replicas: dict[tuple[int, int], HostedReplica] = {}
+        self.awaited = AwaitedReplicas()
         self.idle = IdleWriters()
         self.floors: dict[int, DropFloor] = {}
         self.tombstones: dict[tuple[int, int], Tombstone] = {}
@@ -143,6 +145,7 @@ class Store:
         self.idle.forget(hosted.key)
         self.write_state(hosted)
         hosted.born_lsn = hosted.state_lsn
+        self.awaited.made(hosted.key)
         return hosted
 
     # ---- appends

@@ -28,12 +28,22 @@ CUSTOM_KINDS = {"Certificate", "Issuer", "ServiceMonitor", "PrometheusRule"}
 """Of operators: kubernetes-validate has no schema of them."""
 POD_OWNERS = ("StatefulSet", "Deployment")
 PROCESSES = ("pd", "range-server", "broker")
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same by libyaml, where it is there: a tenth of the time."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _schemas_read_once() -> Iterator[None]:
+    """A schema of Kubernetes is a file of many definitions, which the validator reads twice for each object."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kubernetes_validate.utils, "schema_contents", cache(kubernetes_validate.utils.schema_contents))
+        yield
 
 
 @cache
 def objects(name: str) -> list[dict[str, Any]]:
     """The objects of a golden copy."""
-    return [each for each in yaml.safe_load_all((GOLDEN / f"{name}.yaml").read_text()) if each]
+    return [each for each in yaml.load_all((GOLDEN / f"{name}.yaml").read_text(), LOADER) if each]
 
 
 def of_kind(name: str, *kinds: str) -> list[dict[str, Any]]:

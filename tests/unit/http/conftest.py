@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -13,6 +14,11 @@ from rangelog_broker.door import DoorContext
 from rangelog_broker.verbs.consume import Consumes
 from rangelog_broker.verbs.read import Reads
 from rangelog_broker.verbs.send import Sends
+from rangelog_core.net.principals import Port
+from rangelog_http.app import application
+from rangelog_http.server import BoundedHead
+from rangelog_http.settings import HttpSettings
+from rangelog_server_common.http_server import HttpServer
 from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.rights.guard import RightsGuard
 
@@ -37,3 +43,25 @@ async def context(client: Client) -> AsyncIterator[DoorContext]:
     )
     await consumes.close()
     await sends.close()
+
+
+@pytest.fixture
+async def server_of_door(context: DoorContext) -> AsyncIterator[HttpServer]:
+    """The door, at a port of its own."""
+    made = HttpServer(
+        application(context, HttpSettings(listen="127.0.0.1:0")),
+        port=Port.BROKER_HTTP,
+        protocol=BoundedHead,
+        grace_s=0.1,
+    )
+    bound = socket.create_server(("127.0.0.1", 0))
+    made.address = bound.getsockname()  # type: ignore[attr-defined]
+    await made.start(bound)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def server(server_of_door: HttpServer) -> HttpServer:
+    """The same."""
+    return server_of_door

@@ -16,6 +16,7 @@ import pytest
 from rangelog import Client, ProducerAck
 from rangelog.errors import AppendTimeout, Overloaded, RangelogError, RightMissing
 from rangelog_broker.door import DoorContext
+from rangelog_broker.verbs import read as reading
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.send import BYTES_MAX, Sends
 from rangelog_http import app
@@ -110,7 +111,7 @@ async def test_a_request_with_a_name_is_there_once(call: RestCaller) -> None:
     assert (await call("POST", RECORDS, raw=[b"1\n2"], headers={**LINES, "idempotency-key": "n2"})).status == 409
     for query in ("ack=none", "shard=0"):
         assert (await call("POST", f"{RECORDS}?{query}", raw=[b"x"], headers=named)).status == 400
-    for name in ("", "x" * 256):
+    for name in ("", "x" * 256):  # two names in one request: test_http_door
         assert (await call("POST", RECORDS, raw=[b"x"], headers={"idempotency-key": name})).status == 400
     assert [each["value"] for each in (await call("GET", RECORDS)).body["records"]] == ["one", "1", "2", "3"]
 
@@ -383,3 +384,30 @@ def test_the_description_is_in_step() -> None:
             named = {one["name"] for one in each.get("parameters", ()) if one["in"] == "path"}
             assert named == set(re.findall(r"\{(\w+)\}", path)), path
     assert len(operations) == 10 + 2 * 13 and all(each["summary"] and "401" in each["responses"] for each in operations)
+
+
+async def test_what_a_reader_wants(call: RestCaller, client: Client) -> None:
+    """By key, header and time, in the query; the position is behind what was left out, and an early end is said."""
+    async with client.producer("t") as producer:
+        for number in range(6):
+            headers = {"source": b"web" if number % 2 else b"app"}
+            await producer.send(
+                b"%d" % number, key=b"\xff" if number < 4 else b"k", headers=headers, timestamp=1_000 + number
+            )
+
+    async def read(query: str, **headers: str) -> Any:
+        return await call("GET", f"{RECORDS}?{query}", headers=headers)
+
+    assert [each["value"] for each in (await read("key=%ff")).body["records"]] == ["0", "1", "2", "3"]
+    assert [each["value"] for each in (await read("key=k&header.source=web")).body["records"]] == ["5"]
+    late = await read("until=1970-01-01T00:00:01.002Z")
+    assert [each["value"] for each in late.body["records"]] == ["0", "1"] and "more" not in late.body
+    assert (await read(f"from={late.body['next']}")).body["records"] == []
+    with mock.patch.object(reading, "SCAN_RECORDS_MAX", 2):
+        first = await read("key=k")
+        assert first.body["records"] == [] and first.body["more"] is True
+        assert (await read(f"key=k&from={first.body['next']}")).headers["x-rangelog-more"] == "true"
+        lines = await read("key=k", accept="application/x-ndjson")
+        assert (lines.body, lines.headers["x-rangelog-more"]) == (b"", "true")
+    for bad in ("until=x", "header=1", "headers.a=1", "until=2026-01-01", "key=a&key=b"):
+        assert (await read(bad)).status == 400

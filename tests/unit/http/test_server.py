@@ -190,3 +190,42 @@ async def test_what_is_under_way_at_a_stop_is_answered(context: DoorContext) -> 
         sent, read = await asyncio.gather(*answers)
     assert sent.startswith(b"HTTP/1.1 504") and b'"outcome_unknown":true' in sent
     assert read.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in read
+
+
+async def half_closed(server: HttpServer, data: bytes) -> bytes:
+    """Send data, close that half of the connection, and return all that comes."""
+    reader, writer = await asyncio.open_connection(*server.address)  # type: ignore[attr-defined]
+    writer.write(data)
+    writer.write_eof()
+    try:
+        async with asyncio.timeout(20):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_a_client_that_sends_nothing_more_is_answered(echo: Echo, server: HttpServer) -> None:
+    """All of its requests, and then the connection ends; one that is not whole is not carried out."""
+    one = POST + b"Content-Length: 2\r\n\r\nhi"
+    assert (await half_closed(server, one)).endswith(b"\r\n\r\nhi")
+    assert (await half_closed(server, one * 500)).count(b"HTTP/1.1 200 OK") == 500
+    echo.came.clear()
+    assert (await half_closed(server, one + POST + b"Content-Length: 3\r\n\r\nhi")).count(b"200 OK") <= 1
+    assert (await half_closed(server, POST)).count(b"200 OK") == 0
+    assert await half_closed(server, b"") == b""
+    assert all(body == b"hi" for _, body in echo.came)
+    connections = server._server.server_state.connections  # type: ignore[union-attr]
+    await until(lambda: not connections, "no connection is left")
+
+
+async def test_what_waits_ends_where_a_client_sends_nothing_more(
+    context: DoorContext, server_of_door: HttpServer
+) -> None:
+    """It may be gone: a read at the end is answered at once, and a tail ends."""
+    path = b"GET /v1/topics/default/t/"
+    answer = await half_closed(server_of_door, path + b"records?wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200") and b'"records":[]' in answer
+    answer = await half_closed(server_of_door, path + b"records?wait_ms=x HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    await half_closed(server_of_door, path + b"tail HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (context.reads.waiting_count, context.reads.follow_count) == (0, 0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator
 from typing import Any
 from unittest import mock
 
@@ -16,11 +14,8 @@ from rangelog.errors import RightMissing, Unauthorized
 from rangelog_broker.door import DoorContext
 from rangelog_broker.verbs import read as reading
 from rangelog_broker.verbs.caller import Caller
-from rangelog_core.net.principals import Port
 from rangelog_http.app import Application
 from rangelog_http.handlers import tails
-from rangelog_http.server import BoundedHead
-from rangelog_http.settings import HttpSettings
 from rangelog_server_common.http_server import HttpServer
 from tests.support.waiting import until
 
@@ -35,6 +30,7 @@ class Tail:
         self.events: list[tuple[str, Any]] = []
         self.errors: list[Any] = []
         self.beats = 0
+        self.positions: list[str] = []  # of events without data
         self._writer = writer
         self.reading = asyncio.create_task(self._read(reader))
 
@@ -70,28 +66,13 @@ class Tail:
             for event in whole:
                 fields = dict(line.split(b": ", 1) for line in event.split(b"\n"))
                 data = json.loads(fields.get(b"data", b"null"))
-                if b"event" in fields:
-                    self.errors.append(data["code"])
-                elif b"id" in fields:
-                    self.events.append((fields[b"id"].decode(), data))
-                else:
+                if b"data" not in fields:
                     self.beats += 1
-
-
-@pytest.fixture
-async def server(context: DoorContext) -> AsyncIterator[HttpServer]:
-    """The door, at a port of its own."""
-    made = HttpServer(
-        Application(context, HttpSettings(listen="127.0.0.1:0")),
-        port=Port.BROKER_HTTP,
-        protocol=BoundedHead,
-        grace_s=0.1,
-    )
-    bound = socket.create_server(("127.0.0.1", 0))
-    made.address = bound.getsockname()  # type: ignore[attr-defined]
-    await made.start(bound)
-    yield made
-    await made.close()
+                    self.positions += [fields[b"id"].decode()] if b"id" in fields else []
+                elif b"event" in fields:
+                    self.errors.append(data["code"])
+                else:
+                    self.events.append((fields[b"id"].decode(), data))
 
 
 async def send(client: Client, *values: bytes) -> None:
@@ -199,3 +180,31 @@ async def test_a_client_that_reads_nothing_holds_back_its_own_reader(
     assert max(sizes) < 2 << 20
     writer.transport.abort()
     await other.close()
+
+
+async def test_a_tail_that_had_no_record_goes_on_where_it_began(client: Client, server: HttpServer) -> None:
+    """Its first event is where it begins: what came while the client was away is not missed."""
+    await send(client, b"before")
+    tail = await Tail.open(server)
+    await until(lambda: bool(tail.positions), "it is told where it begins")
+    await tail.close()
+    await send(client, b"meanwhile")
+    again = await Tail.open(server, Last_Event_ID=tail.positions[0])
+    await until(lambda: again.values() == ["meanwhile"], "the record comes")
+    await again.close()
+
+
+async def test_a_filter_moves_on(client: Client, server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last id is behind what the client does not want; who goes on there misses nothing and has nothing twice."""
+    monkeypatch.setattr(tails, "BEAT_S", 0.02)
+    tail = await Tail.open(server, f"{TAIL}?from=earliest&key=k")
+    await send(client, b"1")
+    async with client.producer("t") as producer:
+        await producer.send(b"no", key=b"other")
+    await until(lambda: len(tail.positions) > 1 and bool(tail.events), "the position has moved on")
+    await send(client, b"2")
+    await until(lambda: tail.values() == ["1", "2"], "what is wanted comes")
+    await tail.close()
+    again = await Tail.open(server, f"{TAIL}?from={tail.positions[-1]}")
+    await until(lambda: again.values() == ["2"], "what follows, and nothing else")
+    await again.close()

@@ -8,6 +8,7 @@ import json
 import tracemalloc
 import zlib
 from typing import Any
+from unittest import mock
 
 import pytest
 import zstandard
@@ -19,9 +20,11 @@ from rangelog.errors import InvalidArgument, RecordTooLarge
 from rangelog_core.limits import TOPIC_SHARDS_MAX
 from rangelog_http.server import HEAD_BYTES_MAX
 from rangelog_http.wire.encodings import PARTS_MAX, decoded
+from rangelog_http.wire.filters import wanted_of
 from rangelog_http.wire.json_pointers import key_at, parse_pointer
-from rangelog_http.wire.records_in import RECORDS_TYPE, Given, records_of
+from rangelog_http.wire.records_in import LIST_BYTES_MAX, RECORDS_TYPE, Given, records_of
 from rangelog_http.wire.records_out import dumped, lines_of, record_object, start_of, token_of
+from rangelog_http.wire.subprotocols import take_token
 
 MANY = 1_000
 ENCODERS = {
@@ -238,3 +241,43 @@ def test_a_strange_start(text: str) -> None:
     """Refused with what there is."""
     with pytest.raises(InvalidArgument):
         start_of(text)
+
+
+def test_a_list_is_not_parsed_beyond_its_limit() -> None:
+    """Nothing else runs while one JSON value is parsed; lines have no such limit, and one that is too large is not parsed."""
+    with mock.patch.object(json, "loads", side_effect=AssertionError("it is parsed")):
+        with pytest.raises(RecordTooLarge, match="ndjson"):
+            records_of(b" " * (LIST_BYTES_MAX + 1), RECORDS_TYPE, Given(), MANY)
+        large = b"[" * (1 << 20) + b"["
+        assert records_of(large, "application/x-ndjson", Given(pointer=("id",)), MANY).records[0].value == large
+    rest = b'{"records": [{"value": "x"}]}'
+    assert len(records_of(rest.rjust(LIST_BYTES_MAX), RECORDS_TYPE, Given(), MANY).records) == 1
+
+
+def test_what_is_wanted() -> None:
+    """Every byte of a key and of a header's value; a time with a zone, exactly."""
+    found = wanted_of({"key": "\udcffé", "header.": "", "header.a.b": "\udcfe", "from": "x"})
+    assert found == (b"\xff\xc3\xa9", {"": b"", "a.b": b"\xfe"}, None)
+    assert wanted_of({"until": "1970-01-01T00:00:00.0005Z"}).until_ms == 1
+    assert wanted_of({"until": "1969-12-31T23:59:59.999Z"}).until_ms == -1
+    assert wanted_of({"until": "1970-01-01T01:00:00.007+01:00"}).until_ms == 7
+    for bad in ("", "2026-01-01", "2026-01-01T00:00:00", "7", "latest"):
+        with pytest.raises(InvalidArgument):
+            wanted_of({"until": bad})
+
+
+def test_a_token_among_the_subprotocols() -> None:
+    """Is the request's own, unless it has one; what is malformed is refused."""
+    headers = {b"sec-websocket-protocol": b"rangelog.bearer.YS9iP2M_, rangelog.v1"}
+    assert take_token(headers) == "rangelog.v1" and headers == {b"authorization": b"Bearer a/b?c?"}
+    headers = {b"sec-websocket-protocol": b"rangelog.v1, rangelog.bearer.YQ", b"authorization": b"Bearer own"}
+    assert take_token(headers) == "rangelog.v1" and headers == {b"authorization": b"Bearer own"}
+    assert take_token({}) == ""
+    for bad in (
+        b"chat",
+        b"rangelog.bearer.YQ",
+        b"rangelog.v1, rangelog.bearer.Y",
+        b"rangelog.v1, rangelog.bearer.\xff",
+    ):
+        with pytest.raises(InvalidArgument):
+            take_token({b"sec-websocket-protocol": bad})

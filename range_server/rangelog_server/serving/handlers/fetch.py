@@ -37,6 +37,7 @@ from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
 from rangelog_server.ranges.replica import DiskTrust
 from rangelog_server.serving.connection import READS_AHEAD_MAX, ClientConnection
+from rangelog_server.serving.handlers.awaited_replica import ReplicaWait
 from rangelog_server.serving.needs import resource, verbs_of_fetch
 from rangelog_server_common.metrics.tally import count_by
 
@@ -66,6 +67,11 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
         return
     if running is not None:
         raise ProtocolViolation("a fetch of this id is in progress")
+    if message.awaits_replica:
+        wait = ReplicaWait(connection, frame.request_id, message)
+        connection.fetches.begin(wait, question=True)
+        connection.fetches.queue(wait.run)
+        return
     fetch = _Fetch(connection, frame.request_id, message)
     connection.fetches.begin(fetch, question=not message.bytes_max)
     if message.credit_bytes:

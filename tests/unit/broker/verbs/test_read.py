@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -15,8 +16,10 @@ from rangelog.testing import FakeCluster
 from rangelog_broker.verbs import read as reading
 from rangelog_broker.verbs.caller import Caller
 from rangelog_broker.verbs.read import RECORDS_MAX, WAIT_S_MAX, Reads
+from rangelog_broker.verbs.record_filter import RecordFilter
 from rangelog_server_common.quotas.guard import QuotaGuard
 from rangelog_server_common.rights.guard import RightsGuard
+from tests.support.waiting import until
 
 CALLER = Caller(RightsGuard(), lambda *_: None)
 
@@ -137,3 +140,80 @@ async def test_what_no_request_may_ask(reads: Reads) -> None:
         pytest.raises(RightMissing),
     ):
         await reads.read(CALLER, "t", "earliest")
+
+
+async def test_what_is_wanted(client: Client, reads: Reads) -> None:
+    """By key, header, and time, all of which must hold."""
+    async with client.producer("t") as producer:
+        for number in range(12):
+            key = (b"a", b"b", None)[number % 3]
+            headers = {"even": b"yes", "n": b"%d" % number} if number % 2 == 0 else None
+            await producer.send(b"%d" % number, key=key, headers=headers, timestamp=1_700_000_000_000 + number)
+
+    async def values(**wanted: Any) -> list[int]:
+        found = await reads.read(CALLER, "t", "earliest", wanted=RecordFilter(**wanted))
+        return sorted(int(record.value) for record in found.records)
+
+    assert await values(key=b"a") == [0, 3, 6, 9]
+    assert await values(headers={"even": b"yes"}) == [0, 2, 4, 6, 8, 10]
+    assert await values(headers={"even": b"yes", "n": b"4"}) == [4]
+    assert await values(headers={"even": b"no"}) == await values(headers={"odd": b""}) == await values(key=b"") == []
+    assert await values(until_ms=1_700_000_000_003) == [0, 1, 2]
+    assert await values(key=b"b", headers={"even": b"yes"}, until_ms=1_700_000_000_009) == [4]
+
+
+@pytest.mark.parametrize("limit", ["SCAN_RECORDS_MAX", "SCAN_BYTES_MAX", "records_max"])
+async def test_a_filter_looks_at_so_many_and_goes_on(
+    client: Client, reads: Reads, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """From cut to cut every wanted record comes once, over a split; an answer that ends early says so, whatever it has."""
+    records_max = 1_000
+    if limit == "records_max":
+        records_max = 3
+    else:
+        monkeypatch.setattr(reading, limit, 7 if limit == "SCAN_RECORDS_MAX" else 7 * 4)
+    keys = [b"%d" % (number % 5) for number in range(100)]
+    async with client.producer("t") as producer:
+        for number, key in enumerate(keys[:50]):
+            await producer.send(b"%03d" % number, key=key)
+        await client.topics.scale("t", [0, 1], 3)
+        for number, key in enumerate(keys[50:], 50):
+            await producer.send(b"%03d" % number, key=key)
+    found: list[int] = []
+    position: str | Cut = "earliest"
+    empty = 0
+    for _ in range(200):
+        answer = await reads.read(CALLER, "t", position, wanted=RecordFilter(b"3"), records_max=records_max)
+        found += [int(record.value) for record in answer.records]
+        if not answer.more and not answer.records:
+            break
+        assert answer.position != position and len(answer.records) <= records_max
+        empty += not answer.records
+        position = answer.position
+    assert found == list(range(3, 100, 5))
+    assert empty > 1 or limit == "records_max"
+
+
+async def test_a_filter_waits_for_what_is_wanted(client: Client, reads: Reads) -> None:
+    """Others that come meanwhile are passed, and do not end the wait; its time does."""
+    await send(client, b"before", key=b"a")
+    waiting = asyncio.ensure_future(reads.read(CALLER, "t", "latest", wait_s=30.0, wanted=RecordFilter(b"a")))
+    for value in (b"1", b"2"):
+        await until(lambda: reads.waiting_count == 1, "it waits")
+        await send(client, value, key=b"other")
+    await until(lambda: reads.waiting_count == 1, "it waits again")
+    await send(client, b"3", key=b"a")
+    found = await waiting
+    assert [record.value for record in found.records] == [b"3"]
+    nothing = await reads.read(CALLER, "t", found.position, wait_s=0.05, wanted=RecordFilter(b"a"))
+    assert not nothing.records and not nothing.more
+
+
+async def test_what_a_filter_leaves_out_counts(client: Client) -> None:
+    """To the quota of reads: to look at records costs as much as to have them."""
+    charged: list[int] = []
+    reads = Reads(client, QuotaGuard())
+    await send(client, b"1234567890", b"1234567890")
+    with mock.patch.object(Reads, "_charge", lambda _self, _who, _name, size_bytes: charged.append(size_bytes)):
+        await reads.read(CALLER, "t", "earliest", wanted=RecordFilter(b"other"))
+    assert charged == [22]
