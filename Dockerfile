@@ -12,6 +12,7 @@ COPY proto proto/
 COPY core core/
 COPY server_common server_common/
 COPY tier tier/
+COPY files files/
 COPY client client/
 COPY jobs jobs/
 COPY broker broker/

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("pd", "server", "broker", "http", "cli")
+EXTRAS = ("pd", "server", "broker", "http", "cli", "files")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _START = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)
 _VIA = re.compile(r"^ +# +(?:via )?([A-Za-z0-9._-]+)$", re.MULTILINE)

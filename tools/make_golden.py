@@ -18,6 +18,9 @@ from rangelog_core.batch import CODEC_ZSTD, batch_crc, check_batch, encode_batch
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.frame import Opcode, encode_frame
 from rangelog_core.versions import OBJECT_VERSIONS
+from rangelog_files.event_file import EventFileWriter
+from rangelog_files.events import Event
+from rangelog_files.index_file import IndexWriter
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity, pack_identity
 from rangelog_server.ranges.reading import make_plan, read_batches
@@ -159,7 +162,9 @@ def messages() -> dict[Opcode, Message]:
             Opcode.COMMIT_END: data_pb2.CommitEnd(**of, epoch=12, start_offset=900, end_offset=1003),
             Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
             Opcode.PRODUCE: data_pb2.Produce(**owned),
-            Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(offset=1003, throttle_ms=250),
+            Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(
+                offset=1003, throttle_ms=250, runs=[data_pb2.PlacedRun(first=1, count=2, shard_id=3, offset=4)]
+            ),
             Opcode.STAGE: data_pb2.Stage(**owned, transactional_id="x", number=24),
             Opcode.FIND_BATCH: data_pb2.FindBatch(**owned, producer_id=21, producer_epoch=22, sequence=23, staged=True),
             Opcode.FIND_BATCH_REPLY: data_pb2.FindBatchReply(found=True, offset=1003),
@@ -267,10 +272,25 @@ def _segment(folder: pathlib.Path) -> bytes:
     return (folder / "wal-0000000000000001.seg").read_bytes().rstrip(b"\0")
 
 
+def events() -> dict[str, str]:
+    """An event file with three blocks and its end, and its index, as hex."""
+    blocks = [
+        (1_401_408_000_000, [Event(b"alpha"), Event(b"", {"a": b"1", "ü": b""}, b"k", -5)]),
+        (1_401_408_000_000, [Event(b"gamma" * 20, key=b"")]),
+        (1_401_408_000_007, [Event(b"delta", timestamp_ms=1_401_408_000_003)]),
+    ]
+    file, index = EventFileWriter("golden", {"writer": "w"}), IndexWriter("golden", interval_bytes=100)
+    data, entries = file.begin(), index.begin()
+    for block in blocks:
+        entries += index.block(block[0], file.offset)
+        data += file.block(*block)
+    return {"file": (data + file.end(1_401_408_000_009)).hex(), "index": entries.hex()}
+
+
 def main() -> None:
     """Write all files."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
-    made = {"batches": batches(), "frames": frames(), "objects": objects(), "log": log()}
+    made = {"batches": batches(), "frames": frames(), "objects": objects(), "log": log(), "events": events()}
     for name, content in made.items():
         (GOLDEN / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 

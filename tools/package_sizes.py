@@ -56,6 +56,7 @@ TRIES: dict[str, tuple[str, ...]] = {
     "server": ("import rangelog_server.main", _help("range-server")),
     "broker": ("import rangelog_broker.main", _help("broker")),
     "http": ("import rangelog_broker.main, rangelog_http.door",),
+    "files": ("import fastavro, rangelog_files.event_file, rangelog_files.index_file",),
     "otel": ("import opentelemetry.trace, rangelog.sync",),
     "spark": ("import pyspark, rangelog.spark, rangelog.spark.source",),
     "iceberg": ("import pyiceberg.table, rangelog_jobs.iceberg_change",),

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from rangelog_cli.certs.command import certs
+from rangelog_cli.files.group import files
 from rangelog_cli.installed_commands import Commands
 from rangelog_cli.local.lifeline import follow_parent
 from rangelog_cli.local.verbs import local
@@ -215,6 +216,7 @@ def healthcheck(question: str, metrics: str, timeout: float, ca: str | None, cer
 
 
 cli.add_command(certs)
+cli.add_command(files)
 cli.add_command(local)
 
 
@@ -245,7 +247,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: Exception, *, known: bool) -> str:
-    text = " ".join(str(error).split())
+    message = getattr(error, "message", "") if known else ""  # it may name the line of the input, unlike `str`
+    text = " ".join((message or str(error)).split())
     if known:
         return text
     if isinstance(error, ImportError):

@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from rangelog._consume.groups import GroupInfo, GroupMemberInfo, Groups, GroupShardInfo, GroupSummary, ShardLag
     from rangelog._consume.reader import TopicReader
     from rangelog._consume.records import TopicChunk, TopicRecord
+    from rangelog._event_files import open_files
     from rangelog._produce.producer import TopicProducer
     from rangelog._produce.serializing import SerializingProducer
     from rangelog._produce.waiters import ProducerAck
@@ -250,6 +251,7 @@ __all__ = [
     "WriterClosed",
     "WriterFenced",
     "connect",
+    "open_files",
     "sync",
 ]
 
@@ -315,6 +317,7 @@ _LAZY = {
     "Watermark": "rangelog._topics.values",
     "Writer": "rangelog._append.writer",
     "connect": "rangelog._client",
+    "open_files": "rangelog._event_files",
 }
 
 

@@ -7,7 +7,9 @@ from tests.mutants.consuming import CONSUMING
 from tests.mutants.cursors import CURSORS
 from tests.mutants.deployment import DEPLOYMENT
 from tests.mutants.encryption import ENCRYPTION
+from tests.mutants.event_files import EVENT_FILES
 from tests.mutants.fetching import FETCHING
+from tests.mutants.files import FILES
 from tests.mutants.frames import FRAMES
 from tests.mutants.groups import GROUPS
 from tests.mutants.harness import HARNESS
@@ -36,6 +38,7 @@ from tests.mutants.tokens import TOKENS
 
 FOCUSED: tuple[Mutant, ...] = (
     *HARNESS,
+    *FILES,
     *REPACKS,
     *TAKEOVERS,
     *PACKING,
@@ -55,6 +58,7 @@ FOCUSED: tuple[Mutant, ...] = (
     *OPERATIONS,
     *GROUPS,
     *FETCHING,
+    *EVENT_FILES,
     *SENDING,
     *CONSUMING,
     *SUBMISSIONS,

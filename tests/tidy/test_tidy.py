@@ -78,7 +78,7 @@ WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
     "broker": TOPIC_METADATA,
     "controller": NEXT_LAYER,
     "coordinator": NEXT_LAYER,
-    "generation": ("client/rangelog/_consume/", "ctl/pdctl/groups/", NEXT_LAYER),
+    "generation": ("client/rangelog/_consume/", "ctl/pdctl/groups/", "cli/rangelog_cli/files/", "files/", NEXT_LAYER),
     "lsn": "range_server/",  # of the write-ahead log
     "master": ("client/rangelog/spark/", "jobs/"),  # Spark's own name for where it runs
     "node": "pd/rangelog_pd/consensus/",  # the Raft library's
@@ -89,6 +89,7 @@ WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
         "client/rangelog/_sync_tables.py",
         "workbench/rangelog_bench/topics/",
         "ctl/pdctl/tables/",
+        "files/",
         NEXT_LAYER,
     ),
     "segment": ("range_server/", "tools/make_golden.py", NEXT_LAYER),  # one file of the write-ahead log
@@ -437,6 +438,7 @@ UNIT_FOLDERS = {
     "cli": "cli/rangelog_cli",
     "client": "client/rangelog",
     "core": "core/rangelog_core",
+    "files": "files/rangelog_files",
     "http": "broker/rangelog_http",
     "jobs": "jobs/rangelog_jobs",
     "page": "page/rangelog_page",

@@ -15,7 +15,7 @@ from rangelog_broker.verbs.record_filter import RecordFilter
 from rangelog_broker.verbs.send import Outcome, Sends
 from rangelog_core.errors import RangelogError
 from rangelog_http.answers import status_of
-from rangelog_http.handlers.aside import LARGE_BYTES, Aside
+from rangelog_http.handlers.aside import Aside
 from rangelog_http.settings import HttpSettings
 from rangelog_http.wire.encodings import decoded
 from rangelog_http.wire.filters import HEADER_START, NAMES, wanted_of
@@ -82,10 +82,7 @@ class RecordHandlers:
             share.keep(kept_bytes)
         content_type = headers.get(b"content-type", b"").decode("latin-1")
         given = self._given(topic, query, headers)
-        if len(plain) <= LARGE_BYTES:
-            found = records_of(plain, content_type, given, send.RECORDS_MAX)
-        else:
-            found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
+        found = await self._aside(len(plain), lambda: records_of(plain, content_type, given, send.RECORDS_MAX))
         if found.is_batch:
             share.keep(kept_bytes + len(plain))
         name = headers.get(NAME_HEADER)

@@ -11,6 +11,7 @@ from rangelog._topics import cut
 from rangelog_cli.local import plan
 from rangelog_core import batch, batch_extension, frame, versions
 from rangelog_core.versions import TIER_SNAPSHOT_VERSIONS, VersionRange
+from rangelog_files import event_file, index_file
 from rangelog_pd.consensus.files import hard_state, journal, snapshot_file
 from rangelog_pd.consensus.network import handshake
 from rangelog_pd.state import snapshot
@@ -43,6 +44,8 @@ CODE = formats.FORMATS | {
     "Raft journal": only(journal._VERSION),
     "Raft vote": of_magic(hard_state._MAGIC),
     "Raft snapshot": VersionRange(snapshot_file._STATIC_VERSION, snapshot_file._VERSION),
+    "event-file": only(int(event_file.MAGIC[1:])),
+    "event-index": only(int(index_file.MAGIC[1:])),
     "tier snapshot": TIER_SNAPSHOT_VERSIONS,
     "Raft link": of_magic(handshake._MAGIC),
     "PD command": VersionRange(pd_versions.FEATURE_LEVEL_MIN, pd_versions.FEATURE_LEVEL),
