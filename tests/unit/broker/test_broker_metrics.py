@@ -9,7 +9,7 @@ import pytest
 
 from rangelog_broker.metrics import FIGURES, SILENCE_S_MAX, BrokerFacts, problems
 from rangelog_broker.shards.tail import FetchMemory
-from rangelog_broker.verbs.counts import FetchCounts, ProduceCounts, ReadCounts, SendCounts
+from rangelog_broker.verbs.counts import ConsumeCounts, FetchCounts, ProduceCounts, ReadCounts, SendCounts
 
 
 def facts(answered_s: float | None) -> BrokerFacts:
@@ -20,7 +20,8 @@ def facts(answered_s: float | None) -> BrokerFacts:
     fetches: Any = SimpleNamespace(counts=FetchCounts(), waiting_count=1, memory=FetchMemory(10))
     sends: Any = SimpleNamespace(counts=SendCounts(), topic_count=1)
     reads: Any = SimpleNamespace(counts=ReadCounts(), waiting_count=1, follow_count=1)
-    desk: Any = SimpleNamespace(fetches=fetches, sends=sends, reads=reads)
+    consumes: Any = SimpleNamespace(counts=ConsumeCounts(commits=4), consumer_count=3)
+    desk: Any = SimpleNamespace(fetches=fetches, sends=sends, reads=reads, consumes=consumes)
     return BrokerFacts(port, desk, SimpleNamespace(open_count=2), SimpleNamespace(open_count=1), host, registration)  # type: ignore[arg-type]
 
 
