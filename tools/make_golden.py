@@ -163,7 +163,7 @@ def messages() -> dict[Opcode, Message]:
             Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
             Opcode.PRODUCE: data_pb2.Produce(**owned),
             Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(
-                offset=1003, throttle_ms=250, runs=[data_pb2.PlacedRun(first=1, count=2, shard_id=3, offset=4)]
+                offset=1003, throttle_ms=250, runs=[{"first": 1, "count": 2, "shard_id": 3, "offset": 4}]
             ),
             Opcode.STAGE: data_pb2.Stage(**owned, transactional_id="x", number=24),
             Opcode.FIND_BATCH: data_pb2.FindBatch(**owned, producer_id=21, producer_epoch=22, sequence=23, staged=True),

@@ -8,6 +8,7 @@ key, number, two places]. SIGTERM: end after the present request.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import signal
@@ -26,8 +27,8 @@ REQUEST_TIMEOUT_S = 5.0
 PAUSE_S = 0.05
 REPEATED = 7
 """One in so many acked requests is sent again."""
-GIVES_UP_S = 30.0
-"""After SIGTERM."""
+TRIES_AT_THE_END = 6
+"""After SIGTERM, of up to REQUEST_TIMEOUT_S each."""
 
 
 class HttpSender:
@@ -36,34 +37,37 @@ class HttpSender:
     def __init__(self, name: str, doors: list[str], notes: Notes, progress: ProgressFile) -> None:
         self._name, self._doors, self._notes, self._progress = name, doors, notes, progress
         self._tries = 0
-        self.stopping_s: float | None = None
+        self.stopping = False
 
-    def run(self) -> None:
+    async def run(self) -> None:
         """Send until it is stopped."""
         count = 0
-        while self.stopping_s is None:
+        while not self.stopping:
             name = RecordName(self._name, count % KEYS, count // KEYS)
             self._notes.note(("sent", *name))
             self._progress.begun(name.key, name.number)
-            place = self._until_acked(name)
+            place = await self._until_acked(name)
             if place is None:
                 return
             self._notes.note(("acked", *name, *place, time.monotonic_ns()))
             self._progress.done(name.key, name.number)
             if count % REPEATED == 0:
-                again = self._until_acked(name)
+                again = await self._until_acked(name)
                 if again not in (place, None):
                     self._notes.note(("differs", *name, place, again))
             count += 1
-            time.sleep(PAUSE_S)  # the pace of the load
+            await asyncio.sleep(PAUSE_S)
 
-    def _until_acked(self, name: RecordName) -> tuple[int, int] | None:
-        while self.stopping_s is None or time.monotonic() < self.stopping_s + GIVES_UP_S:
+    async def _until_acked(self, name: RecordName) -> tuple[int, int] | None:
+        """Try until it is acked; once the process is to end some times more."""
+        left = TRIES_AT_THE_END
+        while left:
             self._tries += 1
-            place = self._try(self._doors[self._tries % len(self._doors)], name)
+            left -= self.stopping
+            place = await asyncio.to_thread(self._try, self._doors[self._tries % len(self._doors)], name)
             if place is not None:
                 return place
-            time.sleep(PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
         return None
 
     def _try(self, door: str, name: RecordName) -> tuple[int, int] | None:
@@ -92,11 +96,14 @@ def main() -> None:
     notes = Notes(options.history)
     sender = HttpSender(options.name, options.doors.split(","), notes, ProgressFile(options.pulse))
 
-    def stop(*_: object) -> None:
-        sender.stopping_s = time.monotonic()
+    def stop() -> None:
+        sender.stopping = True
 
-    signal.signal(signal.SIGTERM, stop)
-    sender.run()
+    async def run() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        await sender.run()
+
+    asyncio.run(run())
     notes.note(("done",))
 
 

@@ -227,7 +227,8 @@ PLAIN = {
     "DeleteCursorRequest": "expected_version",
     "DeleteStreamRequest": "expected_version",
     "DeleteTopicRequest": "expected_version force",
-    "Fetch": "bytes_max confirm_wanted_offset credit_bytes end_offset known_end_offset offset range_index renews wait_ms_max",
+    "Fetch": "awaits_replica bytes_max confirm_wanted_offset credit_bytes end_offset known_end_offset offset range_index "
+    "renews wait_ms_max",
     "FindBatch": "staged",
     "GetRowsRequest": "keys stale",
     "GroupCheckpoint": "every_ms",
