@@ -19,6 +19,7 @@ from rangelog_broker.shards.side_entry import SideFold
 from rangelog_broker.shards.side_log import SideLog, read_side_log
 from rangelog_broker.shards.staging import StagedBatch, Staging, TransactionKey
 from rangelog_broker.shards.state import ShardState
+from rangelog_broker.shards.submission_window import RUNS_MAX
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
 from rangelog_core.net.combined_calls import CombinedCalls
@@ -26,6 +27,8 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import topic_pb2
 
 STATES_MAX = 256
+SUBMITTED_RUNS_MAX = 4 * RUNS_MAX
+"""Of all windows of submissions that are kept: as many as of four full ones, some 250 MB."""
 SIDES_MAX = 4
 """Side logs of ended shards that are kept in memory: with what transactions have staged there, up to 64 MiB each."""
 _ALL = 1 << 64
@@ -60,8 +63,9 @@ class FinishedShards:
         """Keep the final state of a shard whose end is committed."""
         self._states[key] = state
         self._states.move_to_end(key)
-        while len(self._states) > STATES_MAX:
-            self._states.popitem(last=False)
+        runs = sum([len(each.submissions) for each in self._states.values()])
+        while len(self._states) > 1 and (len(self._states) > STATES_MAX or runs > SUBMITTED_RUNS_MAX):
+            runs -= len(self._states.popitem(last=False)[1].submissions)
 
     async def table(self, key: ShardKey) -> ProducerTable:
         """Return the final table of a shard's producers. Raises as `state`."""

@@ -99,9 +99,7 @@ class SubmissionWindow:
     def check_room(self, submission: Submission) -> None:
         """Raise Overloaded where the window has no room for a new submission."""
         if self._run_count + len(submission.runs) > RUNS_MAX:
-            raise Overloaded(
-                f"the shard has {self._run_count} submissions of ten minutes, its limit: try again later, or split it"
-            )
+            raise Overloaded(f"the shard has {self._run_count} submissions of ten minutes, its limit: try again later")
 
     def note(self, submission: Submission, shard_id: int, offset: int) -> None:
         """Add the log's next batch, at an offset of this shard."""

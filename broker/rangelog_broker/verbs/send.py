@@ -291,7 +291,8 @@ class _Topic:
         return await self.submitter.submit(records, digest, content, timeout_s=SEND_TIMEOUT_S)
 
     async def close(self) -> None:
-        if self._submitter_open is not None:
+        if self._submitter_open is not None:  # those that wait for it have its error, not the end of this
+            await asyncio.wait([self._submitter_open], timeout=CLOSE_TIMEOUT_S)
             self._submitter_open.cancel()
         with suppress(RangelogError):
             await self.producer.close(timeout_s=CLOSE_TIMEOUT_S)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangelog.errors import Corruption, NotOwner, Overloaded, PreconditionFailed, UnsupportedVersion
-from rangelog_broker.shards import shard_snapshots, submission_window
+from rangelog_broker.shards import finished, shard_snapshots, submission_window
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import Found, Standing
@@ -164,6 +164,18 @@ def test_a_damaged_snapshot_is_refused(data: bytes) -> None:
         assert len(window) <= len(data)
 
 
+def test_full_windows_of_ended_shards_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states that are kept are bounded by what is in them, too; the last one stays."""
+    monkeypatch.setattr(finished, "SUBMITTED_RUNS_MAX", 5)
+    kept = FinishedShards(mock.Mock(), mock.Mock(), mock.Mock())
+    for shard_id, runs in enumerate((2, 2, 0, 2, 9)):
+        state = ShardState.first()
+        for number in range(runs):
+            state.submissions.note(Submission(bytes([number]) * 16, 1, ((0, 1),)), shard_id, number)
+        kept.put((1, shard_id), state)
+        assert list(kept._states) == [(1, each) for each in ([0], [0, 1], [0, 1, 2], [1, 2, 3], [4])[shard_id]]
+
+
 # ---- owners of a shard
 
 
@@ -180,8 +192,8 @@ class Bench:
         """Open the shard as another broker."""
         client = self.cluster.client()
         topics = client.metadata.pd
-        finished = FinishedShards(client, topics, PlacementRows(topics))
-        made = await OwnedShard.open(client, topics, finished, await self.cluster.shard(self.topic_id, 0))
+        ended = FinishedShards(client, topics, PlacementRows(topics))
+        made = await OwnedShard.open(client, topics, ended, await self.cluster.shard(self.topic_id, 0))
         made.broker_version = lambda: version
         self.owners.append(made)
         return made
