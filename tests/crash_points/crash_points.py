@@ -54,7 +54,7 @@ def short_form() -> Iterator[Run]:
 
     Of the workloads that differ by their seed alone, one is drawn from the commit's id.
     """
-    for seed in (0, fresh_seed(commit_id())):
+    for seed in (1, fresh_seed(commit_id())):  # with 1 every kind of call is there, whatever is drawn
         yield f"store {seed}", StoreCrashes(small(seed, 25), draws=2, again=0).run
         yield f"journal {seed}", MemberCrashes(seed, 60, draws=2, again=0).run
     yield "store 7", StoreCrashes(large(7, 14), draws=2, again=0).run

@@ -195,8 +195,10 @@ JOURNALS: tuple[Mutant, ...] = (
           "journal/test_journal_walks.py"),
     _tested("rest-runs-before-its-body", "bodies that are held back close the interface to all others",
           "rangelog_server_common.http_callers",
-          "        body = await self._bodies.read(headers, receive)\n        async with self._runs():\n",
-          "        async with self._runs():\n            body = await self._bodies.read(headers, receive)\n",
+          "        body = await self._bodies.read(headers, receive, now=scope.get(BODY_NOW))\n"
+          "        async with self._runs():\n",
+          "        async with self._runs():\n"
+          "            body = await self._bodies.read(headers, receive, now=scope.get(BODY_NOW))\n",
           "rest/test_rest_guard.py"),
     _tested("rest-bodies-without-bound", "bodies that are held back use up the broker's memory",
           "rangelog_server_common.http_guard", "            if len(self._limits) > self._count_max:\n",
