@@ -49,6 +49,22 @@ def test_r5_each_start_opens_the_next_sequence_and_old_files_stay(stream: Writte
     assert stream.bodies() == [b"0", b"1", b"2", b"3", b"4"]
 
 
+def test_r2_an_event_is_written_to_its_file_and_nowhere_else(stream: WrittenStream) -> None:
+    """No entry of any other store for each event: of 1,000 events one write and one flush each, an index entry now and then."""
+    with stream.writer() as writer:
+        ack = writer.append(b"first")
+        stream.files.calls.clear()
+        before = {
+            path: path.read_bytes() for path in stream.root.rglob("*") if path.is_file() and path.suffix != ".idx"
+        }
+        for _ in range(1_000):
+            writer.append(b"x" * 100)
+        assert {"write", "flush"} == set(stream.files.calls)
+        assert 1_000 <= stream.files.calls.count("write") <= 1_100
+        changed = [path for path, content in before.items() if path.read_bytes() != content]
+        assert changed == [stream.root / ack.path]
+
+
 def test_r5_a_writer_without_an_event_makes_no_file(stream: WrittenStream) -> None:
     """Opening takes the lock alone."""
     with stream.writer():
