@@ -61,7 +61,7 @@ async def test_every_client_may_do_what_its_rules_give_and_nothing_else(
     cluster_factory: ClusterFactory, tmp_path: Path
 ) -> None:
     """Principal, verb, resource and port: see tests/security/rights.py."""
-    cluster = cluster_factory(range_servers=3, brokers=2, tls=True)
+    cluster = cluster_factory(range_servers=3, brokers=2, tls=True, doors=("http",))
     certificates = TestCertificates(tmp_path, Authority.open(cluster.directory / "certs"))
     outcome = Outcome()
     await check_rights(cluster, certificates, outcome)
