@@ -11,7 +11,7 @@ from typing import Any
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
-from rangelog_pd.state.versions import LEVEL_OPERATIONS
+from rangelog_pd.state.versions import LEVEL_HOSTS, LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
 from tests.simulation import virtual_audit, virtual_disaster, virtual_packing
 from tests.simulation.checking import check_copies, check_objects, manifest_problem
@@ -232,6 +232,8 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
         return f"range {each.stream_id}/{each.index} is open, and its place on {leaving[0]} is to go: {copies}"
     wanted = cluster.state.streams[each.stream_id].config.replicas
     there = [name for name in cluster.servers if name not in cluster.state.modes.draining]
+    if cluster.state.cluster_version >= LEVEL_HOSTS:  # no two copies are on one host
+        there = list(dict.fromkeys(cluster.servers[name].host or name for name in there))
     if len(copies) < min(wanted, len(there)) and cluster.state.cluster_version >= LEVEL_OPERATIONS:
         return f"range {each.stream_id}/{each.index} is open, and there are servers for {wanted} members: {copies}"
     gone = [copy for copy in copies if copy.endswith("another incarnation")]
